@@ -21,8 +21,8 @@ from unittest.mock import patch
 
 from benchmarks.wasteful import Wasteful, wasteful_cluster
 from tenon.disruption.deciding import decide
+from tenon.disruption.decision import Command, Decision
 from tenon.disruption.methods.consolidation import Consolidation
-from tenon.disruption.model import Command, Decision
 from tenon.disruption.search import consolidation_search
 from tenon.disruption.search.move_planner import Planner
 from tenon.disruption.search.moves import Move

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from math import inf
 
 from tenon.disruption.deciding import decide
+from tenon.disruption.decision import Command
 from tenon.disruption.methods.consolidation import Consolidation
-from tenon.disruption.model import Command
 from tests.tenon.disruption.clusters import situation
 from tests.tenon.disruption.random_clusters import large_cluster
 

@@ -15,9 +15,13 @@ from benchmarks.catalogue import ec2_pool
 from benchmarks.mixes import CPU, MEMORY
 from tenon.apis import labels
 from tenon.apis.nodepool import Budget
-from tenon.disruption.model import ClusterModel, Command, ManagedNode, NodeDetail, PoolPolicy, Situation
+from tenon.disruption.cluster_model import ClusterModel
+from tenon.disruption.decision import Command
+from tenon.disruption.nodes import ManagedNode, NodeDetail
+from tenon.disruption.pool_policy import PoolPolicy
 from tenon.disruption.search.carried_out import carried_out
 from tenon.disruption.search.cost import rescheduling_cost
+from tenon.disruption.situation import Situation
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import IN, Requirement
 from tenon.messages.disruption import PassCursor

@@ -20,7 +20,7 @@ from tenon.rollout.versions import PoolRollout
 from tenon.scheduling.model import InstanceType
 
 if TYPE_CHECKING:
-    from tenon.disruption.model import ManagedNode, NodeDetail
+    from tenon.disruption.nodes import ManagedNode, NodeDetail
 
 
 @dataclass(frozen=True, slots=True)

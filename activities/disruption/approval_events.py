@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from activities.kubernetes.event_references import claim_reference, pool_reference
 from activities.kubernetes.events import EventPublisher
 from tenon.apis.nodepool import NodePool
-from tenon.disruption.model import ManagedNode, Situation
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.rules.approvals import why_asked
+from tenon.disruption.situation import Situation
 from tenon.kube.event_reasons import EventReason
 from tenon.sentences import counted
 

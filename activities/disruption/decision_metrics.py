@@ -8,9 +8,11 @@ from contextlib import contextmanager
 
 from activities import loggers, metrics
 from tenon.disruption.deciding import Tell, tell_nothing
+from tenon.disruption.decision import Command, Decision
 from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.consolidation import nodes_within_consolidate_after
-from tenon.disruption.model import Command, Decision, PoolPolicy, Situation
+from tenon.disruption.pool_policy import PoolPolicy
+from tenon.disruption.situation import Situation
 
 log = loggers.DISRUPTION
 

@@ -39,9 +39,11 @@ from tenon.disruption.commands.open_commands import (
     opened,
 )
 from tenon.disruption.deciding import decide
+from tenon.disruption.decision import Command, Decision
 from tenon.disruption.methods import METHODS, has_cause
-from tenon.disruption.model import Command, Decision, ManagedNode, Situation
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.rules.approvals import approvals_of, no_longer_wanted
+from tenon.disruption.situation import Situation
 from tenon.disruption.validation import validated_empty
 from tenon.evolve import evolve
 from tenon.messages.disruption import (

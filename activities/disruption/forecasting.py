@@ -20,9 +20,11 @@ from activities.disruption.situation_source import SituationSource
 from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.solving import Limit
 from tenon.disruption.commands.open_commands import claims_of_finished_commands, commands_without
+from tenon.disruption.decision import Command
 from tenon.disruption.forecast import Forecast, forecast, is_consolidation
 from tenon.disruption.freezes.freeze import frozen_now
-from tenon.disruption.model import Command, NodeDetail, Situation
+from tenon.disruption.nodes import NodeDetail
+from tenon.disruption.situation import Situation
 from tenon.messages.forecast import ConsolidationForecast, ForecastCommand, ForecastInput, ForecastNode, LeavingNode
 
 MAX_SECONDS = 30.0

@@ -13,8 +13,9 @@ from activities.disruption.move_events import why_stays
 from activities.kubernetes.event_references import claim_reference
 from activities.kubernetes.events import EventPublisher
 from tenon.disruption.deciding import why_held
-from tenon.disruption.model import ManagedNode, Situation
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.rules.repair import without_pool
+from tenon.disruption.situation import Situation
 from tenon.kube.event_reasons import EventReason
 
 REPORT_SECONDS = 30.0

@@ -10,10 +10,12 @@ from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import NODES
 from tenon.apis.json_object import JsonObject
 from tenon.apis.nodepool import NodePool
+from tenon.disruption.decision import Decision
 from tenon.disruption.methods.balanced import LEAST_SCORE
-from tenon.disruption.model import Decision, ManagedNode, Situation
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.repair.breaker import MAX_UNHEALTHY_PERCENT
 from tenon.disruption.rules.repair import stopped_by_breaker
+from tenon.disruption.situation import Situation
 from tenon.kube.event_reasons import EventReason
 from tenon.messages.disruption import DisruptionCommand, MeasuredSaving
 from tenon.money import per_hour, price_text

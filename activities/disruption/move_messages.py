@@ -9,7 +9,8 @@ from functools import partial
 from activities.disruption.supply import Supply
 from tenon.apis.shortage_price import price_factor, shortage_annotation
 from tenon.disruption.commands.command_messages import arrivals_of, command_id, pods_sent, to_message
-from tenon.disruption.model import Command, Situation
+from tenon.disruption.decision import Command
+from tenon.disruption.situation import Situation
 from tenon.ec2.refusals.unavailable import next_attempt_of
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.disruption import DisruptionCommand, Replacement

@@ -30,10 +30,12 @@ from activities.tracing.catalogue import Phase
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands.leaving_together import leaving_together
 from tenon.disruption.deciding import decide
+from tenon.disruption.decision import Blocked, Command, Decision
 from tenon.disruption.methods import moving_methods
 from tenon.disruption.methods.base import Method
-from tenon.disruption.model import Blocked, Command, Decision, ManagedNode, Situation
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.search.size_limits import MAX_OPEN, how_many_fit
+from tenon.disruption.situation import Situation
 from tenon.disruption.validation import still_allowed
 from tenon.messages.disruption import DisruptionCommand, OpenCommand, PassCursor
 

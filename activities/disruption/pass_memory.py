@@ -7,7 +7,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from activities import loggers
-from tenon.disruption.model import Blocked, Decision, ManagedNode, Situation
+from tenon.disruption.decision import Blocked, Decision
+from tenon.disruption.nodes import ManagedNode
+from tenon.disruption.situation import Situation
 from tenon.messages.disruption import PassCursor
 
 log = loggers.DISRUPTION

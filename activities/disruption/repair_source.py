@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from activities.disruption.repair_policies import RepairPolicies
 from tenon.apis.nodepool import NodePool
-from tenon.disruption.model import ManagedNode
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.repair.policies import built_in
 from tenon.disruption.repair.pool_policies import PoolRepair
 from tenon.disruption.repair.user_policies import pool_repair

@@ -11,8 +11,8 @@ from activities.disruption.decision_metrics import timed
 from activities.tracing import spans
 from activities.tracing.catalogue import Attribute, Operation, Phase
 from tenon.disruption.deciding import Tell
+from tenon.disruption.decision import Command, Decision
 from tenon.disruption.methods.base import Method
-from tenon.disruption.model import Command, Decision
 from tenon.evolve import evolve
 from tenon.messages.disruption import DisruptionCommand
 

@@ -23,13 +23,16 @@ from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.spot_scores import SpotScoreStore
 from activities.tracing import spans
 from activities.tracing.catalogue import Phase
+from tenon.disruption.cluster_model import ClusterModel, model_of
 from tenon.disruption.commands.open_commands import awaiting_replacement, claims_of, hosts_of
 from tenon.disruption.covered_nodes import with_coverage
 from tenon.disruption.history.savings import slowed_pools
-from tenon.disruption.model import ClusterModel, ManagedNode, Situation, model_of, policies_of
+from tenon.disruption.nodes import ManagedNode
+from tenon.disruption.pool_policy import policies_of
 from tenon.disruption.rules.approvals import approvals_of
 from tenon.disruption.scored_zones import with_scores
 from tenon.disruption.search.pods_elsewhere import PodsElsewhere
+from tenon.disruption.situation import Situation
 from tenon.kube.pod import Pod
 from tenon.messages.disruption import DisruptionCommand, OpenCommand
 from tenon.messages.provisioning import LaunchBreaker

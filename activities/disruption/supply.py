@@ -9,7 +9,7 @@ from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.offerings import instance_types_by_pool
 from tenon.apis.nodepool import NodePool
 from tenon.apis.reasons import Reason
-from tenon.disruption.model import Command
+from tenon.disruption.decision import Command
 from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.static_capacity import usable_static_pools

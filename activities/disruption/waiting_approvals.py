@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from activities import metrics
-from tenon.disruption.model import Situation
 from tenon.disruption.rules.approvals import waiting_since
+from tenon.disruption.situation import Situation
 
 
 class WaitingApprovals:

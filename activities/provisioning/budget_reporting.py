@@ -10,8 +10,8 @@ from activities import metrics
 from activities.kubernetes.event_references import pool_reference
 from activities.kubernetes.events import EventPublisher
 from tenon.apis.nodepool import NodePool
-from tenon.disruption.model import Situation
 from tenon.disruption.rules.pool_budgets import BudgetState, budget_states, gone_first
+from tenon.disruption.situation import Situation
 from tenon.kube.event_reasons import EventReason
 
 REPORT_SECONDS = 30.0

@@ -12,7 +12,8 @@ from functools import partial
 
 from activities.record.plan_inputs import DecisionKeeper, KeptInputs
 from activities.record.writer import RecordWriter, origin_of_activity
-from tenon.disruption.model import Decision, Situation
+from tenon.disruption.decision import Decision
+from tenon.disruption.situation import Situation
 from tenon.record.origin import Origin
 from tenon.replay.decision_entries import disruption_entry, refused
 from tenon.replay.decision_inputs import DecisionGates, DecisionInputs

@@ -15,8 +15,8 @@ from cli.shadowing.observed import Changes, ObservedCluster
 from cli.shadowing.store import Store
 from tenon.apis import labels
 from tenon.apis.nodepool import NODES
-from tenon.disruption.model import PoolPolicy, policies_of
 from tenon.disruption.pass_pauses import PASS_SECONDS
+from tenon.disruption.pool_policy import PoolPolicy, policies_of
 from tenon.kube.pod import Pod
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, selecting
 from tenon.kube.records import PodRecord

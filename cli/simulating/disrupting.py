@@ -16,13 +16,16 @@ from tenon.disruption.commands.open_commands import (
     commands_without,
     hosts_of,
 )
+from tenon.disruption.decision import Candidate, Command
 from tenon.disruption.forecast import forecast
 from tenon.disruption.history.slowed_condition import slowed_by_conditions
 from tenon.disruption.methods import moving_methods
-from tenon.disruption.model import Candidate, Command, ManagedNode, Situation, policies_of
+from tenon.disruption.nodes import ManagedNode
+from tenon.disruption.pool_policy import policies_of
 from tenon.disruption.rules.approvals import approvals_of
 from tenon.disruption.rules.scheduled_off import off_pool
 from tenon.disruption.search.pods_elsewhere import PodsElsewhere
+from tenon.disruption.situation import Situation
 from tenon.disruption.why_stays import WhyStays, why_leaving
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.node_names import whole_name

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tenon.apis import labels
-from tenon.disruption.model import ClusterModel, NodeDetail
+from tenon.disruption.cluster_model import ClusterModel
+from tenon.disruption.nodes import NodeDetail
 from tenon.ec2.commitments.coverage import Coverage
 from tenon.ec2.commitments.pools import with_commitments, with_commitments_of
 from tenon.scheduling.commitments import covered_price

@@ -9,14 +9,16 @@ from dataclasses import replace
 from datetime import datetime
 
 from tenon.apis.reasons import Reason
+from tenon.disruption.decision import Blocked, Command, Decision, Proposal, Verdict
 from tenon.disruption.methods import METHODS
 from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.drift import BLOCKED_AFTER
-from tenon.disruption.model import Blocked, Command, Decision, ManagedNode, Proposal, Situation, Verdict
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.rules.approvals import with_approvals, with_asked
 from tenon.disruption.rules.blockers import free_at, holds, is_free, may_be_reported, reported
 from tenon.disruption.rules.pool_budgets import PoolBudgets
 from tenon.disruption.search.rescheduling import after_commands
+from tenon.disruption.situation import Situation
 from tenon.errors import TenonError
 from tenon.messages.disruption import PassCursor
 

@@ -9,14 +9,15 @@ from functools import partial
 
 from tenon.apis.reasons import Reason
 from tenon.disruption.deciding import decide
+from tenon.disruption.decision import Command, Decision
 from tenon.disruption.methods import METHODS
 from tenon.disruption.methods.base import Method
-from tenon.disruption.model import Command, Decision, Situation
 from tenon.disruption.rules.blockers import free_at
 from tenon.disruption.rules.budgets import opens_at
 from tenon.disruption.rules.pool_budgets import Members, gone_first, members_of, unavailable_nodes
 from tenon.disruption.rules.windows import opening_of
 from tenon.disruption.search.carried_out import carried_out
+from tenon.disruption.situation import Situation
 from tenon.messages.base import REBOOT
 from tenon.scheduling.model import Plan
 

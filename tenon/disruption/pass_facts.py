@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 
 from tenon.apis.reasons import MOVING, Reason
 from tenon.disruption.methods import moving_methods
-from tenon.disruption.model import ManagedNode, PoolPolicy, Situation
+from tenon.disruption.nodes import ManagedNode
+from tenon.disruption.pool_policy import PoolPolicy
 from tenon.disruption.rules.blockers import is_free
 from tenon.disruption.rules.consolidatable import takes_pods
 from tenon.disruption.rules.pool_budgets import PoolBudgets
+from tenon.disruption.situation import Situation
 from tenon.kube.offerings import OfferingKey
 from tenon.resources import Resources
 from tenon.scheduling.deadline import never

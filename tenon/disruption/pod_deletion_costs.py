@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tenon.apis.reasons import Reason
-from tenon.disruption.model import ManagedNode, Situation
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.rules.blockers import BLOCKERS, CONSOLIDATION_OFF, is_free
 from tenon.disruption.rules.pool_budgets import PoolBudgets
+from tenon.disruption.situation import Situation
 from tenon.kube.owners import DAEMONSET
 from tenon.kube.records import PodRecord
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenon.disruption.model import ClusterModel
+from tenon.disruption.cluster_model import ClusterModel
 from tenon.scheduling.spot_scores import ScoresOf, scored, with_spot_scores
 
 

@@ -16,15 +16,17 @@ from tenon.apis.nodepool import NODES, NodePool
 from tenon.apis.reasons import Reason, traits_of
 from tenon.disruption.commands.pod_mark import pod_mark
 from tenon.disruption.deciding import eligible
+from tenon.disruption.decision import Command
 from tenon.disruption.methods import drift, has_cause, repair
 from tenon.disruption.methods.approved_consolidation import priced_again
-from tenon.disruption.model import Command, ManagedNode, Situation
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.repair.policies import RepairAction
 from tenon.disruption.rules.blockers import FROZEN, Hold, holds
 from tenon.disruption.rules.pool_budgets import PoolBudgets, is_counted
 from tenon.disruption.rules.repair import repair_of
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete, nodes_in_commands
 from tenon.disruption.search.terminate_first import StaticReplacements, plan_after_leaving
+from tenon.disruption.situation import Situation
 from tenon.kube.requirements import Requirements
 from tenon.messages.base import REBOOT
 from tenon.messages.disruption import DisruptionCandidate, DisruptionCommand, Replacement

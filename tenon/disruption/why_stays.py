@@ -9,10 +9,11 @@ from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON, DRIFTED
 from tenon.apis.nodepool import Budget
 from tenon.apis.reasons import Reason
+from tenon.disruption.decision import Blocked
 from tenon.disruption.methods import moving_methods
 from tenon.disruption.methods.balanced import LEAST_SCORE, Balance, approved
 from tenon.disruption.methods.consolidation import closed_nodes, nodes_within_consolidate_after
-from tenon.disruption.model import Blocked, ManagedNode, NodeDetail, Situation
+from tenon.disruption.nodes import ManagedNode, NodeDetail
 from tenon.disruption.rules.approvals import is_asked_for, why_asked
 from tenon.disruption.rules.blockers import Hold, holds, is_free
 from tenon.disruption.rules.budgets import binding, opens_at
@@ -20,6 +21,7 @@ from tenon.disruption.rules.pool_budgets import Members, gone_first, is_counted,
 from tenon.disruption.rules.windows import why_closed
 from tenon.disruption.search.consolidation_price import LEAST_SAVING, SPOT_FLEXIBILITY, PriceRule, may_be_spot
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete
+from tenon.disruption.situation import Situation
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.timestamps import format_instant
 from tenon.money import per_hour, price_text

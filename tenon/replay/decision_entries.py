@@ -8,8 +8,9 @@ from datetime import datetime
 
 from tenon.apis.reasons import Reason, camel_case
 from tenon.disruption.deciding import why_held
-from tenon.disruption.model import Command, Decision, Situation
+from tenon.disruption.decision import Command, Decision
 from tenon.disruption.rules.blockers import is_free
+from tenon.disruption.situation import Situation
 from tenon.record.entries import DecidedCommand, DisruptionEntry
 from tenon.record.origin import Origin
 from tenon.record.room import Room

@@ -15,11 +15,14 @@ from datetime import datetime
 import msgspec
 
 from tenon.apis.nodepool import Budget
+from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.methods.base import Method
-from tenon.disruption.model import AskedApproval, ClusterModel, ManagedNode, NodeDetail, PoolPolicy, Situation
+from tenon.disruption.nodes import ManagedNode, NodeDetail
+from tenon.disruption.pool_policy import PoolPolicy
 from tenon.disruption.repair.policies import RepairPolicy, RepairPolicySet
 from tenon.disruption.repair.pool_policies import PoolRepair, RepairBudgets
+from tenon.disruption.situation import AskedApproval, Situation
 from tenon.kube.pod import Pod
 from tenon.messages.disruption import PassCursor
 from tenon.provisioning.input_documents import VERSION, UnreadableInputsError, read

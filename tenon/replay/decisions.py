@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from tenon.disruption.model import Decision
+from tenon.disruption.decision import Decision
 from tenon.kube.timestamps import format_instant
 from tenon.money import per_hour
 from tenon.record.entries import DisruptionEntry

@@ -16,9 +16,12 @@ from pydantic import ValidationError
 from tenon.apis.nodeclaim import DRIFTED
 from tenon.apis.nodepool import NodePool
 from tenon.apis.reasons import Reason
-from tenon.disruption.model import ManagedNode, NodeDetail, PoolPolicy, Situation, details_only, policy_of
+from tenon.disruption.cluster_model import details_only
+from tenon.disruption.nodes import ManagedNode, NodeDetail
+from tenon.disruption.pool_policy import PoolPolicy, policy_of
 from tenon.disruption.rules.blockers import POD, Hold, Outlook, holds
 from tenon.disruption.rules.held_pods import why_held
+from tenon.disruption.situation import Situation
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, selecting
 from tenon.kube.protection import node_protection, pod_protection

@@ -9,13 +9,16 @@ from datetime import UTC, datetime
 
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
+from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.commands.command_messages import arrivals_of
 from tenon.disruption.commands.leaving_together import VALIDATION_DELAY
 from tenon.disruption.deciding import decide
+from tenon.disruption.decision import Command
 from tenon.disruption.history.arrivals import REMEMBERED, Arrival, counted
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.methods.base import Method
-from tenon.disruption.model import ClusterModel, Command, PoolPolicy, Situation
+from tenon.disruption.pool_policy import PoolPolicy
+from tenon.disruption.situation import Situation
 from tenon.disruption.validation import validated
 from tenon.kube.pod import Pod
 from tenon.messages.base import REBOOT

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tenon.disruption.model import ManagedNode, PoolPolicy
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.pass_pauses import MAX_SETTLE, SETTLE_STEP, pause_after
+from tenon.disruption.pool_policy import PoolPolicy
 from tenon.disruption.rules.consolidatable import moves_from, settles_at
 from tenon.messages.disruption import PassCursor
 from tenon.shadow.view import ModelView

@@ -9,7 +9,7 @@ from datetime import datetime
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.commands.surging import deployment_key
-from tenon.disruption.model import ManagedNode, NodeDetail
+from tenon.disruption.nodes import ManagedNode, NodeDetail
 from tenon.disruption.pool_prices import PoolPrices, pool_prices
 from tenon.disruption.rules.held_pods import holder
 from tenon.disruption.search.cost import rescheduling_cost

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tenon.apis.nodepool import NodePool
+from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.commands.command_messages import command_id, to_message
-from tenon.disruption.model import ClusterModel, Command
+from tenon.disruption.decision import Command
 from tenon.messages.disruption import DisruptionCommand, Replacement
 from tenon.provisioning.claims import replacement_claim_body
 

@@ -18,7 +18,7 @@ from tenon.scheduling.type_table import TypeTables
 from tenon.simulation.hourly_costs import hourly_costs
 
 if TYPE_CHECKING:
-    from tenon.disruption.model import Command
+    from tenon.disruption.decision import Command
 
 Document = dict[str, Any]
 

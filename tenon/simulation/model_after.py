@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from tenon.apis.nodepool import NODES, NodePool
+from tenon.disruption.cluster_model import ClusterModel, model_of
 from tenon.disruption.covered_nodes import with_coverage
-from tenon.disruption.model import ClusterModel, NodeDetail, model_of
+from tenon.disruption.nodes import NodeDetail
 from tenon.disruption.scored_zones import with_scores
 from tenon.provisioning.overlays import apply_overlays
 from tenon.provisioning.problem import Cluster, problem_of, scheduling_pools

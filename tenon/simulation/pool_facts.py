@@ -8,9 +8,10 @@ from typing import Any
 
 from tenon.apis.nodepool import NODES, NodePool
 from tenon.disruption.freezes.freeze import FROZEN_REASONS, frozen_now
-from tenon.disruption.model import ManagedNode, Situation
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.rules.budgets import UNLIMITED, opens_at
 from tenon.disruption.rules.pool_budgets import BudgetState, budget_states
+from tenon.disruption.situation import Situation
 from tenon.ec2.launch.filters import compatible
 from tenon.kube.timestamps import format_instant, spoken
 from tenon.money import per_hour

@@ -13,9 +13,9 @@ from typer.testing import CliRunner, Result
 from activities.record.plan_inputs import KeptInputs
 from cli.replay import app
 from tenon.disruption.deciding import decide
+from tenon.disruption.decision import Proposal
 from tenon.disruption.methods.consolidation import Consolidation
 from tenon.disruption.methods.drift import Drift
-from tenon.disruption.model import Proposal
 from tenon.disruption.rules import blockers
 from tenon.provisioning.plan_digest import plan_digest
 from tenon.provisioning.solving import solve_with_buffers

@@ -15,14 +15,15 @@ from tenon.apis import labels
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands.command_messages import to_message
 from tenon.disruption.deciding import decide
+from tenon.disruption.decision import Command, Decision
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.consolidation import Consolidation
-from tenon.disruption.model import Command, Decision, Situation
 from tenon.disruption.rules.budgets import UNLIMITED
 from tenon.disruption.rules.pool_budgets import PoolBudgets, budget_states
 from tenon.disruption.search.carried_out import carried_out
 from tenon.disruption.search.consolidation_price import LEAST_SAVING
+from tenon.disruption.situation import Situation
 from tenon.disruption.validation import validated
 from tenon.disruption.why_stays import WhyStays
 from tenon.messages.disruption import DisruptionCommand, Replacement

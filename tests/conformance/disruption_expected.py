@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from tenon.apis.reasons import Reason
-from tenon.disruption.model import Command
+from tenon.disruption.decision import Command
 from tenon.messages.terminate_first import TerminateFirstReason
 from tenon.scheduling.model import PlannedClaim
 from tenon.scheduling.reservations import reservation_of

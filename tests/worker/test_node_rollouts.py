@@ -21,7 +21,7 @@ from activities.rollout.advancing import RolloutAdvancer
 from activities.rollout.launchable import VersionTypes
 from activities.rollout.statuses import status_rows
 from tenon.apis import labels
-from tenon.disruption.model import Blocked
+from tenon.disruption.decision import Blocked
 from tenon.kube.decode import decode_object
 from tenon.messages.rollout import AdvanceRolloutInput, PoolProgress, RolloutAdvance
 from tenon.rollout.revisions import to_object

@@ -15,7 +15,7 @@ from activities.ec2.stops import StopOutcome, StopReply
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
-from tenon.disruption.model import ManagedNode
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.rules.blockers import is_free
 from tenon.disruption.rules.pool_budgets import members_of
 from tenon.fleet.disruption_state import DisruptionState, disruption_of

@@ -14,7 +14,7 @@ from tenon.apis import labels
 from tenon.apis.nodeclaim import DRIFTED
 from tenon.apis.shortage_price import usual_price
 from tenon.disruption.history.arrivals import read_arrivals
-from tenon.disruption.model import ManagedNode
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.repair.breaker import veto
 from tenon.disruption.rules.held_pods import holder
 from tenon.kube.claim_record import ClaimRecord

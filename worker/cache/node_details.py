@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DRIFTED
 from tenon.disruption.commands.surging import deployment_key
-from tenon.disruption.model import NodeDetail
+from tenon.disruption.nodes import NodeDetail
 from tenon.disruption.pool_prices import PoolPrices, pool_prices
 from tenon.disruption.rules.held_pods import holder
 from tenon.disruption.search.cost import rescheduling_cost

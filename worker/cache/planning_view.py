@@ -32,7 +32,7 @@ from worker.cache.state import still_needs
 from worker.cache.supply_fingerprints import SupplyFingerprints
 
 if TYPE_CHECKING:
-    from tenon.disruption.model import ManagedNode
+    from tenon.disruption.nodes import ManagedNode
     from worker.cache.managed_nodes import ManagedNodes
     from worker.cache.snapshot import Snapshot
 

@@ -10,8 +10,8 @@ from activities.rollout.cluster import ObservedNode, ObservedRollout
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.apis.nodeschedule import why_closed
+from tenon.disruption.decision import Blocked
 from tenon.disruption.freezes.freeze import freezes_for, frozen_now
-from tenon.disruption.model import Blocked
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord, PodRecord
 from tenon.rollout.gates import WaitingPod

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import NodePool
-from tenon.disruption.model import NodeDetail
+from tenon.disruption.nodes import NodeDetail
 from tenon.kube.pod import Pod
 from tenon.kube.records import PodRecord
 from tenon.provisioning.cost_limits import Purchase

@@ -36,7 +36,7 @@ from worker.cache.untried_pods import UntriedPods
 from worker.cache.vpa_predictions import VpaPredictions
 
 if TYPE_CHECKING:
-    from tenon.disruption.model import NodeDetail
+    from tenon.disruption.nodes import NodeDetail
 
 PLANNED_GRACE_SECONDS = 60.0
 """Seconds after a node's initialization during which its planned pods may still be on their way."""

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from tenon.apis.noderepairpolicy import BUILT_IN
+from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.commands.pod_mark import pod_mark
+from tenon.disruption.decision import Command
 from tenon.disruption.history.arrivals import arriving, counted, times_moved
-from tenon.disruption.model import ClusterModel, Command
 from tenon.disruption.repair.decision import RepairDecision
 from tenon.kube.pod import Pod
 from tenon.messages.command_approval import AwaitsApproval

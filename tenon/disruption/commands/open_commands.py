@@ -11,7 +11,7 @@ from tenon.evolve import evolve
 from tenon.messages.disruption import ApprovedReport, AwaitedReport, DisruptionCommand, OpenCommand
 
 if TYPE_CHECKING:  # workflows import this module, and the process that runs them does not load the scheduling engine
-    from tenon.disruption.model import ManagedNode
+    from tenon.disruption.nodes import ManagedNode
 
 GRACE_PERIOD = timedelta(seconds=30)
 """How long after its due time a node that accepted its command has started to leave."""

@@ -11,7 +11,8 @@ from tenon.disruption.methods.drift import Drift, StaticDrift
 from tenon.disruption.methods.emptiness import Emptiness
 from tenon.disruption.methods.expiration import Expiration
 from tenon.disruption.methods.repair import Repair
-from tenon.disruption.model import ManagedNode, Situation
+from tenon.disruption.nodes import ManagedNode
+from tenon.disruption.situation import Situation
 from tenon.scheduling.deadline import Expired, never
 
 METHODS: tuple[Method, ...] = (Expiration(), Emptiness())

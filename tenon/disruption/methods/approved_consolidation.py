@@ -10,11 +10,13 @@ from collections.abc import Iterable, Sequence
 
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
+from tenon.disruption.decision import Candidate, Command
 from tenon.disruption.methods.consolidation import Consolidation, explain
-from tenon.disruption.model import Candidate, Command, NodeDetail, Situation
+from tenon.disruption.nodes import NodeDetail
 from tenon.disruption.search.consolidation_price import LEAST_SAVING, PriceRule
 from tenon.disruption.search.least_saving import LeastSavings
 from tenon.disruption.search.moves import Move
+from tenon.disruption.situation import Situation
 from tenon.kube.requirements import Requirements
 from tenon.messages.disruption import DisruptionCommand, Replacement
 from tenon.money import per_hour, price_text

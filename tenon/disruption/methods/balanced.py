@@ -10,7 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from math import inf
 
-from tenon.disruption.model import ClusterModel, NodeDetail, Situation, Verdict
+from tenon.disruption.cluster_model import ClusterModel
+from tenon.disruption.decision import Verdict
+from tenon.disruption.nodes import NodeDetail
+from tenon.disruption.situation import Situation
 
 LEAST_SCORE = 0.5
 """The share of savings, divided by the share of disruption, from which a move is approved."""

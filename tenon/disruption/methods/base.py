@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tenon.apis.reasons import Reason
-from tenon.disruption.model import ManagedNode, Proposal, Situation
+from tenon.disruption.decision import Proposal
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.rules.pool_budgets import PoolBudgets
+from tenon.disruption.situation import Situation
 
 
 class Method(Protocol):

@@ -12,8 +12,10 @@ from datetime import datetime
 
 from tenon.apis.approvals import ApprovalRule
 from tenon.apis.reasons import Reason
+from tenon.disruption.cluster_model import ClusterModel
+from tenon.disruption.decision import Candidate, Command, Proposal
 from tenon.disruption.methods.balanced import LEAST_SCORE, Balance
-from tenon.disruption.model import Candidate, ClusterModel, Command, ManagedNode, NodeDetail, Proposal, Situation
+from tenon.disruption.nodes import ManagedNode, NodeDetail
 from tenon.disruption.rules.approvals import consolidation_rules, needed_by_waiting
 from tenon.disruption.rules.consolidatable import takes_pods
 from tenon.disruption.rules.pool_budgets import PoolBudgets
@@ -25,6 +27,7 @@ from tenon.disruption.search.moves import Move
 from tenon.disruption.search.moves_together import stand_together
 from tenon.disruption.search.rescheduling import after_moves, nodes_in_commands
 from tenon.disruption.search.turns import by_price_per_cost, known_pools, next_turn
+from tenon.disruption.situation import Situation
 from tenon.money import per_hour, price_text
 from tenon.scheduling.deadline import Expired, never
 from tenon.sentences import counted, first_few

@@ -13,18 +13,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from tenon.apis.reasons import Reason
+from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.commands.replacement_text import replacement_lines, without_place
-from tenon.disruption.model import (
-    Blocked,
-    Candidate,
-    ClusterModel,
-    Command,
-    ManagedNode,
-    NodeDetail,
-    Proposal,
-    Situation,
-    TerminateFirst,
-)
+from tenon.disruption.decision import Blocked, Candidate, Command, Proposal, TerminateFirst
+from tenon.disruption.nodes import ManagedNode, NodeDetail
 from tenon.disruption.rules.pool_budgets import PoolBudgets
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete, nodes_in_commands
 from tenon.disruption.search.terminate_first import (
@@ -34,6 +26,7 @@ from tenon.disruption.search.terminate_first import (
     plan_after_leaving,
     why_surge_forbids,
 )
+from tenon.disruption.situation import Situation
 from tenon.kube.pod import Pod
 from tenon.kube.timestamps import format_instant
 from tenon.rollout.versions import PoolRollout

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenon.apis.reasons import Reason
-from tenon.disruption.model import Command, ManagedNode, Proposal, Situation
+from tenon.disruption.decision import Command, Proposal
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.rules.pool_budgets import PoolBudgets
 from tenon.disruption.search.size_limits import chosen
+from tenon.disruption.situation import Situation
 from tenon.kube.timestamps import format_instant
 
 

@@ -15,7 +15,10 @@ from datetime import datetime
 
 from tenon.apis.approvals import ApprovalRule
 from tenon.apis.reasons import Reason
-from tenon.disruption.model import AskedApproval, Candidate, Command, ManagedNode, PoolPolicy, Situation
+from tenon.disruption.decision import Candidate, Command
+from tenon.disruption.nodes import ManagedNode
+from tenon.disruption.pool_policy import PoolPolicy
+from tenon.disruption.situation import AskedApproval, Situation
 from tenon.kube.timestamps import format_instant
 from tenon.messages.disruption import OpenCommand
 from tenon.node.leave_text import approval_text

@@ -28,11 +28,12 @@ from tenon.disruption.freezes.freeze import (
     is_frozen,
 )
 from tenon.disruption.history.arrivals import rest_until, times_moved
-from tenon.disruption.model import ManagedNode, Situation
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.repair.breaker import MAX_UNHEALTHY_PERCENT
 from tenon.disruption.rules.approvals import is_asked_for, refused_until, stays_for_waiting, why_asked
 from tenon.disruption.rules.consolidatable import is_over, over_at
 from tenon.disruption.rules.repair import has_bound
+from tenon.disruption.situation import Situation
 from tenon.kube.timestamps import format_instant
 from tenon.sentences import counted
 

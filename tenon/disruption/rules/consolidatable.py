@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
-from tenon.disruption.model import ManagedNode, PoolPolicy
+from tenon.disruption.nodes import ManagedNode
+from tenon.disruption.pool_policy import PoolPolicy
 from tenon.kube.claim_record import ClaimRecord
 
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from tenon.apis.nodepool import Budget
 from tenon.apis.reasons import BUDGETED, EVERY_BUDGETED, Reason
-from tenon.disruption.model import ManagedNode, Situation
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.rules.budgets import allowed
 from tenon.disruption.rules.windows import why_closed
+from tenon.disruption.situation import Situation
 
 
 @dataclass(slots=True)

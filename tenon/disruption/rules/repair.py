@@ -7,11 +7,12 @@ from dataclasses import replace
 from datetime import datetime
 
 from tenon.apis.reasons import Reason
-from tenon.disruption.model import ManagedNode, Situation
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.repair.breaker import Breaker
 from tenon.disruption.repair.decision import Fault, NodeHistory, RepairDecision, decide_repair, faults_of, next_due
 from tenon.disruption.repair.pool_policies import PoolRepair
 from tenon.disruption.rules.pool_budgets import is_counted, left_together
+from tenon.disruption.situation import Situation
 
 
 def faults_of_node(node: ManagedNode, situation: Situation) -> tuple[Fault, ...]:

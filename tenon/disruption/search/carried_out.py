@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from tenon.apis import labels
 from tenon.apis.nodepool import NODES
-from tenon.disruption.model import ClusterModel, NodeDetail
+from tenon.disruption.cluster_model import ClusterModel
+from tenon.disruption.nodes import NodeDetail
 from tenon.disruption.search.cost import NODE_BASE, eviction_cost
 from tenon.kube.pod import Pod
 from tenon.resources import subtract

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from tenon.apis import labels
-from tenon.disruption.model import NodeDetail
+from tenon.disruption.nodes import NodeDetail
 from tenon.ec2.launch.filters import PREFERRED_CAPACITY_TYPES
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import IN, Requirement, Requirements

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from tenon.disruption.model import ClusterModel
+from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.search.carried_out import carried_out
 from tenon.disruption.search.consolidation_price import allows, may_be_spot
 from tenon.disruption.search.joined_moves import Joining

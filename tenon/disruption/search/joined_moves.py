@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from tenon.disruption.model import ClusterModel
+from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.search.carried_out import CarriedOut
 from tenon.disruption.search.consolidation_price import LEAST_SAVING
 from tenon.disruption.search.move_planner import Budget, Planner, Terms, has_rules

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tenon.disruption.model import NodeDetail, Situation
+from tenon.disruption.nodes import NodeDetail
+from tenon.disruption.situation import Situation
 
 _ROUNDING = 1e-9
 """Dollars an hour, so that a move that saves exactly what is asked for passes."""

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tenon.disruption.model import ClusterModel, NodeDetail
+from tenon.disruption.cluster_model import ClusterModel
+from tenon.disruption.nodes import NodeDetail
 from tenon.disruption.search.consolidation_price import PriceRule
 from tenon.disruption.search.moves import Move, independent_parts, joined
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete

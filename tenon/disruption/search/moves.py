@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tenon.disruption.model import NodeDetail
+from tenon.disruption.nodes import NodeDetail
 from tenon.kube.pod import Pod
 from tenon.scheduling.model import Plan
 

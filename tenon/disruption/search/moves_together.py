@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tenon.apis import labels
-from tenon.disruption.model import ClusterModel
+from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.search.carried_out import new_name, new_node
 from tenon.disruption.search.moves import Move
 from tenon.kube.pod import Pod

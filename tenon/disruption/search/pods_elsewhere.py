@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from tenon.disruption.history.arrivals import REMEMBERED, Arrival, created_within, workload_mark
-from tenon.disruption.model import ManagedNode, NodeDetail
+from tenon.disruption.nodes import ManagedNode, NodeDetail
 from tenon.kube.pod import Pod
 
 DIRECTLY = timedelta(minutes=1)

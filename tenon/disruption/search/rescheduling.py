@@ -12,9 +12,12 @@ from dataclasses import replace
 
 from tenon.apis import labels
 from tenon.apis.nodepool import NODES
-from tenon.disruption.model import ClusterModel, Command, NodeDetail, Situation, at_limit
+from tenon.disruption.cluster_model import ClusterModel, at_limit
+from tenon.disruption.decision import Command
+from tenon.disruption.nodes import NodeDetail
 from tenon.disruption.search.carried_out import new_name, new_node
 from tenon.disruption.search.moves import Move
+from tenon.disruption.situation import Situation
 from tenon.kube.pod import Pod
 from tenon.resources import CPU, MEMORY, PODS, Resources, add, maximum, subtract
 from tenon.scheduling.deadline import Expired, never

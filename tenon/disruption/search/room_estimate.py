@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tenon.disruption.model import NodeDetail
+from tenon.disruption.nodes import NodeDetail
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Toleration, untolerated

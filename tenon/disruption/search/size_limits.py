@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from tenon.disruption.model import Candidate, ManagedNode, Situation
+from tenon.disruption.decision import Candidate
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.rules.pool_budgets import PoolBudgets
+from tenon.disruption.situation import Situation
 from tenon.messages.disruption import DisruptionCommand
 
 MAX_NODES = 500

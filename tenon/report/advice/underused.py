@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from tenon.apis.reasons import Reason
-from tenon.disruption.model import PoolPolicy
+from tenon.disruption.pool_policy import PoolPolicy
 from tenon.disruption.rules.blockers import CONSOLIDATION_OFF, CONSOLIDATION_POLICY
 from tenon.disruption.rules.budgets import allowed, opens_at
 from tenon.kube.timestamps import from_epoch

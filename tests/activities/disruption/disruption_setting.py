@@ -9,7 +9,7 @@ from activities.disruption.disrupting import Disruptor
 from activities.disruption.held_node_events import HeldNodeEvents
 from activities.disruption.repair_source import RepairSource, no_repair
 from activities.provisioning.budget_reporting import BudgetReporter
-from tenon.disruption.model import ManagedNode
+from tenon.disruption.nodes import ManagedNode
 from tenon.messages.disruption import AwaitDisruptionInput
 from tests.activities.node.fake_kube import Recorder
 from tests.activities.provisioning.fake_view import START, FakeView, loop_clock, node_pool

@@ -22,17 +22,12 @@ from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.spot_scores import SpotScoreStore
 from tenon.apis.disruptionfreeze import DisruptionFreeze
 from tenon.apis.reasons import Reason
+from tenon.disruption.decision import Candidate, Command, Proposal
 from tenon.disruption.methods.base import Method
-from tenon.disruption.model import (
-    Candidate,
-    Command,
-    ManagedNode,
-    NodeDetail,
-    Proposal,
-    Situation,
-    policy_of,
-)
+from tenon.disruption.nodes import ManagedNode, NodeDetail
+from tenon.disruption.pool_policy import policy_of
 from tenon.disruption.rules.pool_budgets import PoolBudgets
+from tenon.disruption.situation import Situation
 from tenon.messages.disruption import (
     DisruptionCommand,
 )

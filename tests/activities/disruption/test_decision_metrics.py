@@ -10,9 +10,7 @@ import pytest
 from activities.disruption import moves
 from activities.disruption.decision_metrics import MAX_SCORE
 from tenon.apis.reasons import Reason
-from tenon.disruption.model import (
-    Verdict,
-)
+from tenon.disruption.decision import Verdict
 from tests.activities.disruption.counting import PREFIX, counted
 from tests.activities.disruption.move_setting import Setting, command, scripted
 

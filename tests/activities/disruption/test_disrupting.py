@@ -16,7 +16,8 @@ from activities.disruption.disrupting import RECHECK_SECONDS
 from tenon.apis import labels as names
 from tenon.apis.duration import Duration
 from tenon.apis.reasons import Reason
-from tenon.disruption.model import Candidate, Command, TerminateFirst, policy_of
+from tenon.disruption.decision import Candidate, Command, TerminateFirst
+from tenon.disruption.pool_policy import policy_of
 from tenon.messages.disruption import DisruptionDecision, OpenCommand
 from tenon.messages.terminate_first import TerminateFirstReason
 from tests.activities.disruption.disruption_setting import AFTER_A_MINUTE, QUESTION, Setting, managed

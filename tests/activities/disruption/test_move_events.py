@@ -9,10 +9,7 @@ from datetime import timedelta
 from activities.disruption.move_events import TASK
 from activities.disruption.repair_policies import RepairPolicies
 from activities.disruption.repair_source import no_repair, stated_repair
-from tenon.disruption.model import (
-    Blocked,
-    Verdict,
-)
+from tenon.disruption.decision import Blocked, Verdict
 from tenon.kube.records import NodeCondition
 from tests.activities.disruption.move_setting import Setting, scripted
 from tests.activities.provisioning.fake_view import START

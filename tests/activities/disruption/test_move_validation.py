@@ -13,9 +13,7 @@ from activities.disruption.disrupting import Disruptor
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands.command_messages import to_message
-from tenon.disruption.model import (
-    Situation,
-)
+from tenon.disruption.situation import Situation
 from tenon.disruption.validation import Validation
 from tenon.ec2.refusals.backoff import Backoff
 from tenon.evolve import evolve

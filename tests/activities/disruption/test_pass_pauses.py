@@ -18,13 +18,11 @@ from activities.disruption.disrupting import Disruptor
 from tenon.apis.reasons import Reason
 from tenon.disruption import pass_pauses
 from tenon.disruption.commands.command_messages import to_message
+from tenon.disruption.decision import Proposal
 from tenon.disruption.methods.base import Method
-from tenon.disruption.model import (
-    ManagedNode,
-    Proposal,
-    Situation,
-)
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.rules.pool_budgets import PoolBudgets
+from tenon.disruption.situation import Situation
 from tenon.ec2.refusals.backoff import Backoff
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.disruption import (

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from activities.tracing.catalogue import Attribute, Operation, Phase
 from activities.tracing.context import SpanId
-from tenon.disruption.model import Blocked
+from tenon.disruption.decision import Blocked
 from tests.activities.disruption import disruption_setting, move_setting
 from tests.activities.disruption.disruption_setting import QUESTION, managed
 from tests.activities.disruption.move_setting import command, scripted

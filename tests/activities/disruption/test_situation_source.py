@@ -11,15 +11,13 @@ import pytest
 
 from activities.disruption.disrupting import Disruptor
 from tenon.apis.reasons import Reason
+from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.commands.command_messages import to_message
-from tenon.disruption.model import (
-    ClusterModel,
-    ManagedNode,
-    Proposal,
-    Situation,
-)
+from tenon.disruption.decision import Proposal
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.rules.pool_budgets import PoolBudgets
 from tenon.disruption.search.pods_elsewhere import pods_elsewhere
+from tenon.disruption.situation import Situation
 from tenon.ec2.refusals.backoff import Backoff
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.disruption import (

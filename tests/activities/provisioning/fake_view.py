@@ -16,7 +16,7 @@ from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
-from tenon.disruption.model import ManagedNode, NodeDetail
+from tenon.disruption.nodes import ManagedNode, NodeDetail
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.planned_pods import planned_pods

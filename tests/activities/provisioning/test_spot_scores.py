@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
-from tenon.disruption.model import ManagedNode, Proposal, Situation
+from tenon.disruption.decision import Proposal
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.rules.pool_budgets import PoolBudgets
+from tenon.disruption.situation import Situation
 from tests.activities.disruption.move_setting import Scripted
 from tests.activities.disruption.move_setting import Setting as MoveSetting
 from tests.activities.provisioning.fake_view import node_pool

@@ -9,7 +9,8 @@ from datetime import timedelta
 from activities.record.decisions import REFUSALS_APART, UNFINISHED, DecisionRecorder
 from activities.record.plan_inputs import KeptInputs
 from tenon.disruption.deciding import decide
-from tenon.disruption.model import Blocked, Decision, Situation
+from tenon.disruption.decision import Blocked, Decision
+from tenon.disruption.situation import Situation
 from tenon.record.entries import DisruptionEntry
 from tenon.replay.decision_inputs import DecisionGates, DecisionInputs
 from tenon.scheduling.deadline import never

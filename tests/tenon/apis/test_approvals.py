@@ -20,7 +20,7 @@ from tenon.apis.approvals import (
 )
 from tenon.apis.reasons import Reason
 from tenon.apis.validation import check_nodepool
-from tenon.disruption.model import policy_of
+from tenon.disruption.pool_policy import policy_of
 from tests.activities.provisioning.fake_view import node_pool
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from tenon.disruption.deciding import decide
+from tenon.disruption.decision import Command, Decision
 from tenon.disruption.methods import METHODS, moving_methods
-from tenon.disruption.model import Command, Decision, Situation
+from tenon.disruption.situation import Situation
 from tenon.evolve import evolve
 from tenon.messages.disruption import OpenCommand
 from tenon.scheduling.deadline import never

@@ -23,12 +23,16 @@ from tenon.apis.disruption_windows import read_windows
 from tenon.apis.nodepool import Budget
 from tenon.apis.purchase_goals import goals_of
 from tenon.apis.reasons import Reason
-from tenon.disruption.model import Command, ManagedNode, NodeDetail, PoolPolicy, Situation, model_of
+from tenon.disruption.cluster_model import model_of
+from tenon.disruption.decision import Command
+from tenon.disruption.nodes import ManagedNode, NodeDetail
+from tenon.disruption.pool_policy import PoolPolicy
 from tenon.disruption.repair.policies import REBOOT_NODE, REPLACE_NODE, RepairPolicy, RepairPolicySet, built_in
 from tenon.disruption.repair.pool_policies import PoolRepair
 from tenon.disruption.rules.held_pods import holder
 from tenon.disruption.rules.repair import with_breaker
 from tenon.disruption.search.cost import rescheduling_cost
+from tenon.disruption.situation import Situation
 from tenon.kube.pod_decode import MIRROR_ANNOTATION, decode_pod
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, decode_pdb, selecting
 from tenon.kube.protection import node_protection

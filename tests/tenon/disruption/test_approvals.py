@@ -23,10 +23,10 @@ from tenon.disruption.commands.open_commands import (
     with_approved,
 )
 from tenon.disruption.deciding import eligible
-from tenon.disruption.model import AskedApproval
 from tenon.disruption.rules.approvals import MAX_WAITING, approvals_of, lost_cpu, no_longer_wanted, waiting_since
 from tenon.disruption.rules.blockers import holds
 from tenon.disruption.rules.pool_budgets import PoolBudgets
+from tenon.disruption.situation import AskedApproval
 from tenon.disruption.validation import still_allowed
 from tenon.evolve import evolve
 from tenon.messages.disruption import ApprovedReport

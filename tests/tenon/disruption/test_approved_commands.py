@@ -13,7 +13,7 @@ from tenon.apis.approvals import (
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands.command_messages import to_message
 from tenon.disruption.freezes.freeze import Freeze
-from tenon.disruption.model import Situation
+from tenon.disruption.situation import Situation
 from tenon.disruption.validation import Validation, changed_pool, validated, validated_empty
 from tenon.evolve import evolve
 from tenon.messages.disruption import DisruptionCommand, Replacement

@@ -11,6 +11,7 @@ import pytest
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands.command_messages import arrivals_of, pods_sent
 from tenon.disruption.deciding import decide
+from tenon.disruption.decision import Decision
 from tenon.disruption.history.arrivals import (
     MAX_SIZE,
     REMEMBERED,
@@ -26,8 +27,8 @@ from tenon.disruption.history.arrivals import (
 )
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.methods.consolidation import Consolidation
-from tenon.disruption.model import Decision, Situation
 from tenon.disruption.search.pods_elsewhere import PodsElsewhere
+from tenon.disruption.situation import Situation
 from tenon.kube.pod import Pod
 from tenon.scheduling.deadline import never
 from tests.tenon.disruption.clusters import NOW, Cluster, NodeSpec, PodSpec, PoolSpec, situation

@@ -11,12 +11,15 @@ import pytest
 from tenon.apis.reasons import EVERY_BUDGETED, Reason
 from tenon.disruption.commands.command_messages import to_message
 from tenon.disruption.deciding import decide, eligible, why_held
+from tenon.disruption.decision import Blocked
 from tenon.disruption.methods import METHODS, moving_methods
-from tenon.disruption.model import Blocked, ManagedNode, PoolPolicy, Situation
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.pass_facts import pass_facts
+from tenon.disruption.pool_policy import PoolPolicy
 from tenon.disruption.rules import blockers
 from tenon.disruption.rules.blockers import BLOCKERS, DISRUPTIONS, VOLUNTARY, Blocker, applying, holds, is_free
 from tenon.disruption.rules.consolidatable import is_over, over_at, takes_pods
+from tenon.disruption.situation import Situation
 from tenon.disruption.validation import still_allowed, validated
 from tenon.disruption.why_stays import WhyStays
 from tenon.kube.protection import node_protection

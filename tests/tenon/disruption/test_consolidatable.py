@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tenon.disruption.model import PoolPolicy
+from tenon.disruption.pool_policy import PoolPolicy
 from tenon.disruption.rules.consolidatable import consolidatable_at
 from tests.worker.cache.objects import claim
 

@@ -10,14 +10,16 @@ import pytest
 
 from tenon.apis import labels
 from tenon.disruption.deciding import decide
+from tenon.disruption.decision import Decision
 from tenon.disruption.methods.balanced import score
 from tenon.disruption.methods.consolidation import Consolidation
-from tenon.disruption.model import Decision, NodeDetail, Situation
+from tenon.disruption.nodes import NodeDetail
 from tenon.disruption.search.carried_out import carried_out
 from tenon.disruption.search.consolidation_price import PriceRule
 from tenon.disruption.search.cost import eviction_cost, rescheduling_cost
 from tenon.disruption.search.joined_moves import MAX_JOINED
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete
+from tenon.disruption.situation import Situation
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements
 from tenon.scheduling.engine import solve

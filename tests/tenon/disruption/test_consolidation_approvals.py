@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.apis.reasons import Reason
-from tenon.disruption.model import Command, Situation
+from tenon.disruption.decision import Command
 from tenon.disruption.rules.approvals import approvals_of
 from tenon.disruption.rules.blockers import holds
+from tenon.disruption.situation import Situation
 from tenon.evolve import evolve
 from tenon.messages.disruption import OpenCommand
 from tests.tenon.disruption.approval_setting import REFUSED, SMALL, WAITING, decided, nodes_of

@@ -18,8 +18,9 @@ from tenon.apis.reasons import Reason
 from tenon.apis.shortage_price import DEFAULT_FACTOR, price_factor, read_price_factor, waits_in_shortage
 from tenon.apis.validation import check_nodepool
 from tenon.disruption.deciding import decide
+from tenon.disruption.decision import Decision
 from tenon.disruption.methods.consolidation import Consolidation
-from tenon.disruption.model import Decision, policy_of
+from tenon.disruption.pool_policy import policy_of
 from tests.activities.provisioning.fake_view import node_pool
 from tests.tenon.disruption.clusters import NOW, Cluster, NodeSpec, PodSpec, PoolSpec, findings, situation
 from tests.tenon.disruption.random_clusters import clusters

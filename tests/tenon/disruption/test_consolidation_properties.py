@@ -15,11 +15,13 @@ from tenon.apis import labels
 from tenon.apis.nodepool import Budget
 from tenon.disruption.commands.command_messages import arrivals_of
 from tenon.disruption.deciding import decide
+from tenon.disruption.decision import Command, Decision
 from tenon.disruption.history.arrivals import Arrival
 from tenon.disruption.methods.consolidation import Consolidation
-from tenon.disruption.model import Command, Decision, ManagedNode, Situation
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.rules.budgets import max_unavailable
 from tenon.disruption.search.carried_out import carried_out
+from tenon.disruption.situation import Situation
 from tenon.scheduling.model import Plan, PlannedClaim
 from tests.tenon.disruption.clusters import (
     Cluster,

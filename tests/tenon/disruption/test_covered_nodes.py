@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from tenon.apis import labels
 from tenon.disruption.covered_nodes import with_coverage
 from tenon.disruption.deciding import decide
+from tenon.disruption.decision import Decision
 from tenon.disruption.methods.consolidation import Consolidation
-from tenon.disruption.model import Decision, Situation
 from tenon.disruption.search.carried_out import carried_out
+from tenon.disruption.situation import Situation
 from tenon.ec2.commitments.coverage import Coverage
 from tenon.scheduling.hourly_cost import HOURLY_COST, micro_dollars
 from tenon.scheduling.model import Commitment, Plan

@@ -12,19 +12,14 @@ import pytest
 from tenon.apis import labels
 from tenon.apis.nodepool import Budget
 from tenon.apis.reasons import Reason
+from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.deciding import decide
+from tenon.disruption.decision import Blocked, Command, Decision
 from tenon.disruption.methods.drift import BLOCKED_AFTER, MORE_AFTER, Drift, StaticDrift
-from tenon.disruption.model import (
-    Blocked,
-    ClusterModel,
-    Command,
-    Decision,
-    ManagedNode,
-    NodeDetail,
-    PoolPolicy,
-    Situation,
-)
+from tenon.disruption.nodes import ManagedNode, NodeDetail
+from tenon.disruption.pool_policy import PoolPolicy
 from tenon.disruption.search.rescheduling import Rescheduler
+from tenon.disruption.situation import Situation
 from tenon.kube.pod import Pod
 from tenon.scheduling.model import Node, Plan, Pool, Problem
 from tests.tenon.scheduling.builders import ON_DEMAND, node, pod, pool

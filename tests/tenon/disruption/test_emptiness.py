@@ -12,8 +12,11 @@ import pytest
 from tenon.apis.nodepool import Budget
 from tenon.apis.reasons import Reason
 from tenon.disruption.deciding import decide
+from tenon.disruption.decision import Candidate
 from tenon.disruption.methods.emptiness import Emptiness
-from tenon.disruption.model import Candidate, ManagedNode, PoolPolicy, Situation
+from tenon.disruption.nodes import ManagedNode
+from tenon.disruption.pool_policy import PoolPolicy
+from tenon.disruption.situation import Situation
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 TTL = timedelta(seconds=30)

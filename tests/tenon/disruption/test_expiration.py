@@ -14,8 +14,11 @@ from tenon.apis.nodepool import Budget
 from tenon.apis.reasons import Reason
 from tenon.apis.validation import check_nodepool
 from tenon.disruption.deciding import decide
-from tenon.disruption.model import Decision, ManagedNode, PoolPolicy, Situation, policy_of
+from tenon.disruption.decision import Decision
+from tenon.disruption.nodes import ManagedNode
+from tenon.disruption.pool_policy import PoolPolicy, policy_of
 from tenon.disruption.rules.pool_budgets import budget_states
+from tenon.disruption.situation import Situation
 from tests.activities.provisioning.fake_view import node_pool
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -6,8 +6,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from tenon.apis.reasons import Reason
+from tenon.disruption.decision import Candidate, Command
 from tenon.disruption.forecast import LOOKS, next_consolidation
-from tenon.disruption.model import Candidate, Command, ManagedNode, PoolPolicy, Situation
+from tenon.disruption.nodes import ManagedNode
+from tenon.disruption.pool_policy import PoolPolicy
+from tenon.disruption.situation import Situation
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 NODE = ManagedNode("a", "u", "default", True, True, False, True, NOON)

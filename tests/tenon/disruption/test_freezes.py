@@ -28,8 +28,9 @@ from tenon.disruption.freezes.freeze import (
 )
 from tenon.disruption.freezes.status import freeze_status
 from tenon.disruption.methods import moving_methods
-from tenon.disruption.model import Situation, policy_of
+from tenon.disruption.pool_policy import policy_of
 from tenon.disruption.rules.blockers import holds, is_free
+from tenon.disruption.situation import Situation
 from tenon.disruption.why_stays import WhyStays
 from tenon.kube.timestamps import spoken
 from tenon.scheduling.deadline import never

@@ -16,12 +16,15 @@ from tenon.apis.reasons import EVERY_BUDGETED, Reason
 from tenon.disruption.commands.command_messages import to_message
 from tenon.disruption.commands.disrupt_request import disrupt_request
 from tenon.disruption.deciding import IneligibleNodeError, decide, eligible
+from tenon.disruption.decision import Candidate, Command, Proposal
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.emptiness import Emptiness
-from tenon.disruption.model import Candidate, Command, ManagedNode, PoolPolicy, Proposal, Situation
+from tenon.disruption.nodes import ManagedNode
+from tenon.disruption.pool_policy import PoolPolicy
 from tenon.disruption.rules.budgets import max_unavailable
 from tenon.disruption.rules.pool_budgets import PoolBudgets
+from tenon.disruption.situation import Situation
 from tenon.scheduling.deadline import never
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -19,8 +19,10 @@ from tenon.disruption.commands.open_commands import (
     with_ended,
 )
 from tenon.disruption.deciding import eligible
-from tenon.disruption.model import ManagedNode, PoolPolicy, Situation
+from tenon.disruption.nodes import ManagedNode
+from tenon.disruption.pool_policy import PoolPolicy
 from tenon.disruption.rules.pool_budgets import PoolBudgets
+from tenon.disruption.situation import Situation
 from tenon.evolve import evolve
 from tenon.messages.disruption import OpenCommand
 

@@ -9,14 +9,15 @@ import pytest
 
 from tenon.apis import labels
 from tenon.disruption.deciding import decide
+from tenon.disruption.decision import Decision
 from tenon.disruption.methods import moving_methods
 from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.consolidation import Consolidation
 from tenon.disruption.methods.drift import Drift, StaticDrift
-from tenon.disruption.model import Decision, Situation
 from tenon.disruption.search.carried_out import carried_out
 from tenon.disruption.search.consolidation_price import PriceRule
 from tenon.disruption.search.move_planner import Planner, Terms
+from tenon.disruption.situation import Situation
 from tenon.scheduling.deadline import never
 from tenon.scheduling.model import InstanceType, Offering, Plan, Pool
 from tenon.scheduling.reservations import reservation_of

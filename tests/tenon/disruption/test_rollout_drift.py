@@ -10,8 +10,8 @@ import pytest
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
 from tenon.disruption.deciding import decide
+from tenon.disruption.decision import Decision
 from tenon.disruption.methods.drift import Drift, StaticDrift
-from tenon.disruption.model import Decision
 from tenon.disruption.rules.blockers import holds
 from tenon.kube.requirements import Requirements
 from tenon.rollout.versions import Phase, PoolRollout

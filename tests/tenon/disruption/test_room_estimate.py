@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenon.disruption.model import NodeDetail
+from tenon.disruption.nodes import NodeDetail
 from tenon.disruption.search.room_estimate import RoomEstimate
 from tenon.kube.pod import Pod
 from tenon.resources import CPU, MEMORY, PODS, parse_resources

@@ -8,7 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from tenon.disruption.model import ManagedNode, PoolPolicy
+from tenon.disruption.nodes import ManagedNode
+from tenon.disruption.pool_policy import PoolPolicy
 from tenon.disruption.rules.consolidatable import settles_at
 from tests.activities.disruption.disruption_setting import managed
 from tests.tenon.disruption.clusters import NOW

@@ -11,8 +11,10 @@ from tenon.apis.nodepool import Budget
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands.command_messages import to_message
 from tenon.disruption.deciding import decide
-from tenon.disruption.model import ManagedNode, PoolPolicy, Situation
+from tenon.disruption.nodes import ManagedNode
+from tenon.disruption.pool_policy import PoolPolicy
 from tenon.disruption.search.size_limits import MAX_BYTES, MAX_NODES, MAX_OPEN, how_many_fit
+from tenon.disruption.situation import Situation
 from tenon.messages.command_steps import DisruptInput
 from tenon.messages.disruption import (
     AwaitDisruptionInput,

@@ -26,11 +26,13 @@ from tenon.disruption.commands.open_commands import (
     still_awaiting,
 )
 from tenon.disruption.deciding import decide
+from tenon.disruption.decision import Command
 from tenon.disruption.methods.drift import Drift, StaticDrift
-from tenon.disruption.model import Command, ManagedNode, Situation
+from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.rules.pool_budgets import gone_first
 from tenon.disruption.search.rescheduling import after_commands
 from tenon.disruption.search.terminate_first import full_reservations
+from tenon.disruption.situation import Situation
 from tenon.evolve import evolve
 from tenon.messages.awaited_replacements import AwaitedReplacement, FoundReplacements
 from tenon.messages.disruption import (

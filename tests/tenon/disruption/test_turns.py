@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.disruption.deciding import decide
+from tenon.disruption.decision import Decision
 from tenon.disruption.methods import consolidation
 from tenon.disruption.methods.consolidation import Consolidation
-from tenon.disruption.model import Decision, NodeDetail
+from tenon.disruption.nodes import NodeDetail
 from tenon.disruption.search import turns
 from tenon.disruption.search.turns import LEAST, Turn, next_turn
 from tenon.messages.disruption import LastConsidered, PassCursor

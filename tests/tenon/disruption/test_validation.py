@@ -12,7 +12,7 @@ from tenon.disruption.commands.command_messages import to_message
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods.consolidation import Consolidation
 from tenon.disruption.methods.drift import Drift
-from tenon.disruption.model import Situation
+from tenon.disruption.situation import Situation
 from tenon.disruption.validation import Validation, still_allowed, validated
 from tenon.messages.disruption import DisruptionCommand, Replacement
 from tests.tenon.disruption.clusters import Cluster, situation

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tenon.apis.disruption_windows import read_windows
+from tenon.disruption.decision import Blocked
 from tenon.disruption.history.arrivals import Arrival, arriving
-from tenon.disruption.model import Blocked, Situation
+from tenon.disruption.situation import Situation
 from tenon.disruption.why_stays import WhyStays
 from tests.tenon.disruption.clusters import NOW, Cluster, situation
 

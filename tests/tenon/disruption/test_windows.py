@@ -18,9 +18,11 @@ from tenon.apis.disruption_windows import DisruptionWindow, read_windows
 from tenon.apis.reasons import Reason
 from tenon.apis.validation import check_nodepool
 from tenon.disruption.deciding import decide
-from tenon.disruption.model import ManagedNode, PoolPolicy, Situation, policy_of
+from tenon.disruption.nodes import ManagedNode
+from tenon.disruption.pool_policy import PoolPolicy, policy_of
 from tenon.disruption.rules.pool_budgets import PoolBudgets, budget_states
 from tenon.disruption.rules.windows import why_closed
+from tenon.disruption.situation import Situation
 from tests.activities.provisioning.fake_view import node_pool
 
 HOUR = timedelta(hours=1)

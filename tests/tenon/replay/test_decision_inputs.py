@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from tenon.disruption.deciding import decide
-from tenon.disruption.model import Decision, Situation
+from tenon.disruption.decision import Decision
+from tenon.disruption.situation import Situation
 from tenon.provisioning.input_documents import UnreadableInputsError
 from tenon.provisioning.plan_inputs import MAX_PLAN, InputsTooLargeError
 from tenon.replay import decision_inputs

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenon.disruption.model import ClusterModel
+from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.search.rescheduling import Rescheduler
 from tenon.scheduling.batch import Batch
 from tenon.scheduling.cluster_facts import ClusterFacts

@@ -9,7 +9,7 @@ from typing import Any
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import NodePool
-from tenon.disruption.model import policies_of
+from tenon.disruption.pool_policy import policies_of
 from tenon.kube.pod import Pod
 from tenon.kube.records import Deletion, PodRecord
 from tenon.provisioning.gates import FeatureGates

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tenon.disruption.model import policies_of
 from tenon.disruption.pass_pauses import MAX_SETTLE
+from tenon.disruption.pool_policy import policies_of
 from tenon.shadow.pace import Pace
 from tests.tenon.shadow.models import BOOT, Steps, live
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenon.apis import labels
-from tenon.disruption.model import NodeDetail
+from tenon.disruption.nodes import NodeDetail
 from tenon.kube.scheduler_config import scheduler_config
 from tenon.kube.selector_decode import decode_service
 from tenon.scheduling.model import InstanceType, Node

@@ -24,7 +24,7 @@ from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeclaim import CONSOLIDATABLE, DRIFTED
 from tenon.apis.nodepool import NodePool
-from tenon.disruption.model import PoolPolicy, policy_of
+from tenon.disruption.pool_policy import PoolPolicy, policy_of
 from tenon.disruption.rules.consolidatable import consolidatable_at
 from tenon.disruption.rules.drifted import DesiredNode, may_still_hold
 from tenon.ec2.families.own_kubelet import with_own_kubelet

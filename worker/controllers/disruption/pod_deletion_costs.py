@@ -18,8 +18,10 @@ from activities.disruption.pod_deletion_costs import write_deletion_cost
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ForbiddenError
-from tenon.disruption.model import Situation, details_only, policies_of
+from tenon.disruption.cluster_model import details_only
 from tenon.disruption.pod_deletion_costs import CostWrite, NodeWrites, of_one_cycle, pending_writes
+from tenon.disruption.pool_policy import policies_of
+from tenon.disruption.situation import Situation
 from tenon.provisioning.overlays import Overlaid
 from tenon.scheduling.model import InstanceType
 from worker.cache.changes import Change, Topic
