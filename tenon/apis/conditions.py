@@ -116,7 +116,7 @@ def set_root(
     failed = [type_ for type_, condition in states.items() if condition is not None and condition.status == "False"]
     unknown = [type_ for type_, condition in states.items() if condition is None or condition.status == "Unknown"]
     status: ConditionStatus = "False" if failed else "Unknown" if unknown else "True"
-    reason, verb = ("UnhealthyDependents", "is not met") if failed else ("AwaitingDependents", "is not known yet")
+    reason, verb = ("UnhealthyDependents", "is not met") if failed else ("ReconcilingDependents", "is not known yet")
     message = ", ".join(f"{type_} {verb}" for type_ in failed or unknown)
     return set_condition(
         conditions,

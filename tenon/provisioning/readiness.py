@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol
 
 from tenon.apis import labels
 from tenon.apis.common import Condition
-from tenon.apis.conditions import READY, VALIDATION_SUCCEEDED, is_true, set_condition, set_root
+from tenon.apis.conditions import READY, VALIDATION_SUCCEEDED, get_condition, set_condition, set_root
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.managed import is_managed
 from tenon.apis.nodepool import NODECLASS_READY, READY_DEPENDENTS, NodePool
@@ -21,6 +22,10 @@ from tenon.rollout.revisions import class_key
 
 NodeClasses = Callable[[str], EC2NodeClass | None]
 """Returns the EC2NodeClass under a key of `tenon.rollout.revisions.class_key`."""
+
+NOT_FOUND, TERMINATING = "NodeClassNotFound", "NodeClassTerminating"
+READINESS_UNKNOWN, NOT_READY = "NodeClassReadinessUnknown", "NodeClassNotReady"
+"""Reasons of the condition NodeClassReady. The last one is Tenon's own."""
 
 
 class Checks(Protocol):
@@ -77,26 +82,46 @@ def what_makes_unusable(pool: NodePool, node_class: NodeClasses, checks: Checks 
     return Obstacle(ObstacleKind.NODEPOOL, why) if why else None
 
 
+@dataclass(frozen=True, slots=True)
+class ClassFault:
+    """Why the EC2NodeClass of a NodePool cannot be used."""
+
+    reason: str
+    """That of the condition NodeClassReady: Karpenter's, or that of the class's own Ready condition."""
+    text: str
+
+
 def why_class_unready(pool: NodePool, node_class: NodeClasses, checks: Checks = FRESH) -> str:
     """Say why the pool's class cannot be used; empty if it can."""
+    fault = class_fault(pool, node_class, checks)
+    return fault.text if fault is not None else ""
+
+
+def class_fault(pool: NodePool, node_class: NodeClasses, checks: Checks = FRESH) -> ClassFault | None:
+    """Return why the pool's class cannot be used; None if it can."""
     reference = pool.spec.template.spec.node_class_ref
     if not is_managed(reference.model_dump()):
-        return (
+        text = (
             f"nodeClassRef names a {reference.kind} of {reference.group}; Tenon launches only from an EC2NodeClass of "
             f"{labels.AWS_GROUP}"
         )
+        return ClassFault(NOT_READY, text)
     ec2_class = node_class(class_key(pool))
     if ec2_class is None:
-        return f"EC2NodeClass {reference.name} does not exist: create it, or correct nodeClassRef"
+        text = f"EC2NodeClass {reference.name} does not exist: create it, or correct nodeClassRef"
+        return ClassFault(NOT_FOUND, text)
     if ec2_class.metadata.deletion_timestamp is not None:
-        return f"EC2NodeClass {reference.name} is being deleted"
-    if not is_true(ec2_class.status.conditions, READY):
+        return ClassFault(TERMINATING, f"EC2NodeClass {reference.name} is being deleted")
+    ready = get_condition(ec2_class.status.conditions, READY)
+    if ready is None or ready.status != "True":
         failed = [
             c.message for c in ec2_class.status.conditions if c.status == "False" and c.type != READY and c.message
         ]
         why = "; ".join(failed) or "it has not been resolved yet"
-        return f"EC2NodeClass {reference.name} is not ready: {why}"
-    return "; ".join(checks.own_kubelet_faults(ec2_class, pool.metadata.annotations))
+        reason = ready.reason if ready is not None and ready.status == "False" else ""
+        return ClassFault(reason or READINESS_UNKNOWN, f"EC2NodeClass {reference.name} is not ready: {why}")
+    own_faults = "; ".join(checks.own_kubelet_faults(ec2_class, pool.metadata.annotations))
+    return ClassFault(NOT_READY, own_faults) if own_faults else None
 
 
 STATIC_IS_OFF = (
@@ -123,14 +148,14 @@ def pool_conditions(
         message="; ".join(faults)[:1000],
         observed_generation=generation,
     )
-    unready = why_class_unready(pool, node_class, checks)
+    fault = class_fault(pool, node_class, checks)
     conditions = set_condition(
         conditions,
         NODECLASS_READY,
-        "False" if unready else "True",
+        "True" if fault is None else "False",
         now=now,
-        reason="NodeClassNotReady" if unready else NODECLASS_READY,
-        message=unready,
+        reason=NODECLASS_READY if fault is None else fault.reason,
+        message="" if fault is None else fault.text,
         observed_generation=generation,
     )
     return set_root(conditions, READY_DEPENDENTS, now=now, observed_generation=generation)

@@ -66,3 +66,5 @@ def test_ready_names_what_is_missing() -> None:
     conditions = set_condition([], "SubnetsReady", "False", now=NOW)
     root = found(set_root(conditions, ("SubnetsReady", "AMIsReady"), now=NOW), READY)
     assert (root.reason, root.message) == ("UnhealthyDependents", "SubnetsReady is not met")
+    root = found(set_root([], ("SubnetsReady", "AMIsReady"), now=NOW), READY)
+    assert root.reason == "ReconcilingDependents", "as in Karpenter, whose users select by it"

@@ -114,8 +114,9 @@ def test_a_pool_without_limits_is_unlimited() -> None:
 UNRESOLVED = {**UNREADY, "type": "SubnetsReady", "message": "no subnet matches"}
 CLASSES = {
     "default": node_class(),
-    "unready": node_class("unready", UNREADY, UNRESOLVED),
+    "unready": node_class("unready", {**UNREADY, "reason": "UnhealthyDependents"}, UNRESOLVED),
     "young": node_class("young", {**UNREADY, "status": "Unknown"}),
+    "undecided": node_class("undecided", UNRESOLVED),
     "leaving": node_class("leaving", deletionTimestamp="2026-03-01T00:00:00Z"),
 }
 ALIEN = {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default"}
@@ -180,13 +181,24 @@ def test_a_pool_whose_name_no_node_can_carry_as_a_label_says_so(length: int, sta
     assert usable_pools([pool], CLASSES.get) == ([pool] if status == "True" else [])
 
 
-@pytest.mark.parametrize("name", ["unready", "nowhere", "leaving"])
-def test_a_pool_whose_class_cannot_be_used_is_not_ready(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("unready", "UnhealthyDependents"),
+        ("young", "NodeClassReadinessUnknown"),
+        ("undecided", "NodeClassReadinessUnknown"),
+        ("nowhere", "NodeClassNotFound"),
+        ("leaving", "NodeClassTerminating"),
+    ],
+)
+def test_nps4_a_pool_whose_class_cannot_be_used_is_not_ready_for_karpenters_reason(name: str, reason: str) -> None:
+    """Alerts and health checks of GitOps tools select by the reason: of a class that is not ready, it is its own."""
     conditions = pool_conditions(pool_of(name), CLASSES.get, START)
     assert statuses(conditions) == {VALIDATION_SUCCEEDED: "True", NODECLASS_READY: "False", READY: "False"}
     condition = get_condition(conditions, NODECLASS_READY)
     assert condition is not None
     assert name in condition.message
+    assert condition.reason == reason
 
 
 def test_conditions_that_did_not_change_are_the_same_an_hour_later() -> None:
