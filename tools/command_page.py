@@ -19,10 +19,14 @@ _TOP = """# Every command
 
 <!-- Made by `make generate` from cli/. Change the commands there, not this page. -->
 
-`tenon COMMAND --help` prints the same. `kubectl tenon ...` is the plugin of kubectl with the same commands, and
-`tenon completion bash|zsh|fish` prints a script that completes them. [operations.md](operations.md) says when to use
-which.
+This page has each command with its options and examples; `tenon COMMAND --help` prints the same.
+[operations.md](operations.md#which-command-answers-my-question) says which command answers which question, and
+[how a command finds your cluster](operations.md#how-do-i-connect-the-tenon-command-to-my-cluster). `kubectl tenon ...`
+is the plugin of kubectl with the same commands, and `tenon completion bash|zsh|fish` prints a script that completes
+them.
+"""
 
+_EXIT_CODES = """
 ## Which exit codes are there?
 
 | code | means |
@@ -44,7 +48,9 @@ this folder.
 
 def commands_page() -> str:
     """Return the page of all commands."""
-    return _TOP + "".join(_section(command, "tenon", name, 2) for name, command in _children(get_command(app)))
+    commands = list(_children(get_command(app)))
+    sections = [_section(command, "tenon", name, 2) for name, command in commands]
+    return _TOP + _index(commands) + _EXIT_CODES + "".join(sections)
 
 
 def _children(command: Any) -> Iterator[tuple[str, Any]]:
@@ -52,6 +58,16 @@ def _children(command: Any) -> Iterator[tuple[str, Any]]:
         child = command.get_command(None, name)
         if child is not None:
             yield name, child
+
+
+def _index(commands: list[tuple[str, Any]]) -> str:
+    rows = [f"| [tenon {name}](#tenon-{name}) | {_cell(_purpose(command))} |\n" for name, command in commands]
+    return "\n## Which commands are there?\n\n| command | purpose |\n|---|---|\n" + "".join(rows)
+
+
+def _purpose(command: Any) -> str:
+    """The first sentence of the help, as `tenon --help` has it."""
+    return str(command.get_short_help_str(limit=200)).replace("<", "&lt;")
 
 
 def _section(command: Any, parent: str, name: str, level: int) -> str:
@@ -86,5 +102,5 @@ def _cell(text: str) -> str:
 
 
 def _examples(command: Any) -> str:
-    lines = re.findall(r"^  (\S.*)$", command.epilog or "", flags=re.MULTILINE)
+    lines = re.findall(r"^  ( *\S.*)$", command.epilog or "", flags=re.MULTILINE)
     return "\n" + "".join(f"    {line}\n" for line in lines) if lines else ""
