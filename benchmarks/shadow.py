@@ -12,7 +12,6 @@ import asyncio
 import json
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -35,7 +34,6 @@ from sandbox.cluster import Sandbox
 from sandbox.kwok import KUBELET_ANNOTATION
 from sandbox.ports import free_ports
 from tenon.apis import labels
-from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.resources import CPU, MEMORY, PODS, format_quantity
 from tenon.scheduling.model import InstanceType
 
@@ -57,8 +55,6 @@ class Truth:
     nodes: float
     """The mean number."""
     disturbances: Disturbances
-    left_by_reason: Mapping[str, int]
-    """NodeClaims that left, by the reason that they state."""
 
     @property
     def rate(self) -> float:
@@ -173,13 +169,11 @@ def node_pool(kinds: Sequence[InstanceType], *, kwok: bool) -> Object:
 
 
 class Meter:
-    """Adds up what the NodeClaims of a cluster cost, and notes why they leave."""
+    """Adds up what the NodeClaims of a cluster cost."""
 
     def __init__(self, kube: Kube, kinds: Sequence[InstanceType]) -> None:
         self._kube, self._kinds = kube, kinds
         self.dollars = self.seconds = self.node_seconds = 0.0
-        self.leaving: dict[str, str] = {}
-        """By NodeClaim that leaves or has left, the reason that it states."""
 
     async def run(self) -> None:
         """Look every second until canceled."""
@@ -196,22 +190,10 @@ class Meter:
             except ApiError:  # what was true a second ago counts until the API server answers again
                 continue
             rate, nodes = bill.price_of(claims, self._kinds), len(claims)
-            self.leaving.update(
-                (claim["metadata"]["name"], _stated_reason(claim))
-                for claim in claims
-                if "deletionTimestamp" in claim["metadata"]
-            )
 
     def truth(self, disturbances: Disturbances) -> Truth:
         """What was paid and disturbed so far."""
-        reasons = dict(Counter(self.leaving.values()))
-        return Truth(self.dollars, self.seconds, self.node_seconds / self.seconds, disturbances, reasons)
-
-
-def _stated_reason(claim: Object) -> str:
-    conditions = claim.get("status", {}).get("conditions", ())
-    reasons = (condition["reason"] for condition in conditions if condition["type"] == DISRUPTION_REASON)
-    return next(reasons, "none")
+        return Truth(self.dollars, self.seconds, self.node_seconds / self.seconds, disturbances)
 
 
 async def _metered(

@@ -9,7 +9,6 @@ from typing import Any
 
 from temporalio.exceptions import ApplicationError
 
-from activities import loggers
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS
@@ -30,8 +29,6 @@ from tenon.node.reboot_record import recorded_request
 from tenon.node.release import with_finalizer
 from tenon.provisioning.purchase import bounded_lines
 from tenon.resources import Resources, format_resources
-
-log = loggers.NODECLAIM_LIFECYCLE
 
 Clock = Callable[[], datetime]
 Guard = Callable[[Object], None]
