@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from activities import loggers
 from activities.record.documents import DocumentError, DocumentStore
-from tenon.provisioning.plan_inputs import InputsTooLargeError, PlanInputDecoder, PlanInputEncoder, PlanInputs
+from tenon.provisioning.plan_decoder import PlanInputDecoder
+from tenon.provisioning.plan_document import InputsTooLargeError, PlanInputs
+from tenon.provisioning.plan_encoder import PlanInputEncoder
 from tenon.scheduling.model import Problem
 
 if TYPE_CHECKING:

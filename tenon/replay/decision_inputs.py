@@ -1,8 +1,8 @@
 """What a disruption decision was made from, in a compact form that is kept for months.
 
-The cluster is in it as in the inputs of plans (`tenon.provisioning.plan_inputs`), with the same catalogues of instance
-types. The pods that leave with their nodes are listed as the pods of the problem. UIDs of nodes, which no decision
-reads, are left out: they would be a tenth of the document.
+The cluster is in it as in the inputs of plans (`tenon.provisioning.plan_document`), with the same catalogues of
+instance types. The pods that leave with their nodes are listed as the pods of the problem. UIDs of nodes, which no
+decision reads, are left out: they would be a tenth of the document.
 """
 
 from __future__ import annotations
@@ -26,15 +26,9 @@ from tenon.disruption.situation import AskedApproval, Situation
 from tenon.kube.pod import Pod
 from tenon.messages.disruption import PassCursor
 from tenon.provisioning.input_documents import VERSION, UnreadableInputsError, read
-from tenon.provisioning.plan_inputs import (
-    InputsTooLargeError,
-    PlanDocument,
-    PlanInputDecoder,
-    PlanInputEncoder,
-    PlanInputs,
-    in_order,
-    packed,
-)
+from tenon.provisioning.plan_decoder import PlanInputDecoder
+from tenon.provisioning.plan_document import InputsTooLargeError, PlanDocument, PlanInputs, in_order, packed
+from tenon.provisioning.plan_encoder import PlanInputEncoder
 from tenon.rollout.versions import PoolRollout
 from tenon.scheduling.deadline import Expired
 from tenon.sentences import counted

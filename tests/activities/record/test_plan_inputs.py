@@ -10,7 +10,7 @@ import pytest
 
 from activities.record.documents import DocumentError
 from activities.record.plan_inputs import CATALOGUE_SECONDS, MAX_WAITING, PlanInputStore
-from tenon.provisioning import plan_inputs
+from tenon.provisioning import plan_document
 from tests.tenon.scheduling.builders import CATALOG, pod, pool, problem
 
 
@@ -72,7 +72,7 @@ async def test_a_store_that_fails_is_why_they_lack(fault: Exception) -> None:
 
 
 async def test_inputs_that_are_too_large_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_inputs, "MAX_PLAN", 10)
+    monkeypatch.setattr(plan_document, "MAX_PLAN", 10)
     documents = Documents()
     kept_inputs = await PlanInputStore(documents).keep(problem([pod("a")], pool()))
     assert "bytes, and at most 10 are kept" in kept_inputs.lacking

@@ -19,14 +19,10 @@ from tenon.kube.pod_rules import PodRules, PodTerm
 from tenon.kube.selectors import LabelSelector
 from tenon.provisioning.input_documents import UnreadableInputsError
 from tenon.provisioning.kept_catalogue import Change, KeptOffering, KeptType
+from tenon.provisioning.plan_decoder import PlanInputDecoder
 from tenon.provisioning.plan_digest import plan_digest
-from tenon.provisioning.plan_inputs import (
-    MAX_NODES,
-    InputsTooLargeError,
-    PlanDocument,
-    PlanInputDecoder,
-    PlanInputEncoder,
-)
+from tenon.provisioning.plan_document import MAX_NODES, InputsTooLargeError, PlanDocument
+from tenon.provisioning.plan_encoder import PlanInputEncoder
 from tenon.provisioning.solving import BatchSolver, solve_with_buffers
 from tenon.scheduling.hourly_cost import TOTAL_HOURLY_COST, with_costs
 from tenon.scheduling.model import Commitment, InstanceType, Offering, Plan, Problem

@@ -9,8 +9,10 @@ from datetime import UTC, datetime
 import pytest
 
 from tenon.kube.pool_reasons import NoPlace
+from tenon.provisioning.plan_decoder import PlanInputDecoder
 from tenon.provisioning.plan_digest import plan_digest
-from tenon.provisioning.plan_inputs import PlanInputDecoder, PlanInputEncoder, PlanInputs
+from tenon.provisioning.plan_document import PlanInputs
+from tenon.provisioning.plan_encoder import PlanInputEncoder
 from tenon.provisioning.replay import Replay, Verdict, compare, document, failure, headline, sentence
 from tenon.provisioning.solving import BatchSolver, solve_with_buffers
 from tenon.record.entries import PlanEntry

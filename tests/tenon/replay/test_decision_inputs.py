@@ -14,7 +14,7 @@ from tenon.disruption.deciding import decide
 from tenon.disruption.decision import Decision
 from tenon.disruption.situation import Situation
 from tenon.provisioning.input_documents import UnreadableInputsError
-from tenon.provisioning.plan_inputs import MAX_PLAN, InputsTooLargeError
+from tenon.provisioning.plan_document import MAX_PLAN, InputsTooLargeError
 from tenon.replay import decision_inputs
 from tenon.replay.decision_entries import decision_digest, refused, saving_of
 from tenon.replay.decision_inputs import (
