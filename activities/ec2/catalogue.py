@@ -1,8 +1,8 @@
 """The instance types of a region, as each EC2NodeClass can use them.
 
-EC2's descriptions, offerings and prices are read at most twice a day. The instance types of a class are computed once
-for each state of the class and cached, because every plan and every launch asks for them. A list takes some megabytes,
-so classes whose instance types cannot differ share it: most classes differ only in tags, roles or user data.
+They are computed once for each state of the class and cached, because every plan and every launch asks for them. A
+list takes some megabytes, so classes whose instance types cannot differ share it: most classes differ only in tags,
+roles or user data.
 """
 
 from __future__ import annotations
@@ -10,20 +10,17 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-import msgspec
-
-from activities import loggers
 from activities.ec2.capacity_reservations import CapacityReservations
 from activities.ec2.client import Ec2
-from activities.ec2.errors import EC2Error, translated
 from activities.ec2.idle_cache import IdleCache
 from activities.ec2.pricing import Pricing
+from activities.ec2.region_types import RegionTypes, RegionTypesReader
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import CapacityReservation, EC2NodeClass
 from tenon.apis.kubelet import expressions_in
@@ -37,35 +34,9 @@ from tenon.ec2.types.settings import kubelet_map, settings_of
 from tenon.kube.offerings import OfferingKey
 from tenon.scheduling.model import InstanceType
 
-log = loggers.INSTANCE_TYPES
-
-TTL_SECONDS = 12 * 3600.0
-RETRY_SECONDS = 300.0
-REFUSED_SECONDS = 30.0
-"""How soon to read again after a refusal, which ends when somebody grants the right."""
 MAX_BUILT = 100
 IDLE_SECONDS = 1800.0
 """How long the instance types of a class that nobody asks for stay, for example those of a deleted class."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Region:
-    """EC2's description of each instance type of a region, and the zones that offer it."""
-
-    version: int
-    items: dict[str, bytes]
-    """By type, as JSON. As objects they would take 8 MB, and only a class that is new or has changed needs them."""
-    zones: dict[str, frozenset[str]]
-
-    def item(self, name: str) -> Item:
-        """EC2's description of a type."""
-        item: Item = msgspec.json.decode(self.items[name])
-        return item
-
-    def described(self) -> Iterator[Item]:
-        """EC2's descriptions of all types, sorted by name."""
-        return (self.item(name) for name in sorted(self.items))
-
 
 _Learned = dict[str, tuple[int | None, Mapping[str, Figure]]]
 """By instance type: the memory in bytes, and the other amounts that nodes reported."""
@@ -127,11 +98,8 @@ class Catalogue:
         self._pricing = pricing
         self._vm_memory_overhead = vm_memory_overhead
         self._reserved_enis = reserved_enis
-        self._clock = clock
         self._lock = threading.Lock()
-        self._region: _Region | None = None
-        self._read_again_at = 0.0
-        self._refusal: EC2Error | None = None
+        self._region = RegionTypesReader(clients, clock)
         self._described = IdleCache[str, list[InstanceType]](IDLE_SECONDS, MAX_BUILT, clock)
         """The instance types by the digest of what they depend on."""
         self._built = IdleCache[_Variant, _Built](IDLE_SECONDS, MAX_BUILT, clock)
@@ -153,7 +121,7 @@ class Catalogue:
             EC2Error: EC2 could not be read, and there is no earlier answer.
         """
         with self._lock:
-            region = self._current()
+            region = self._region.current()
             prices_version, prices = self._pricing.current(dedicated=dedicated)
             state = self._state_of(node_class, region.version, prices_version, unpriced=unpriced, dedicated=dedicated)
             kubelet = json.dumps(kubelet_map(node_class), sort_keys=True)
@@ -193,9 +161,7 @@ class Catalogue:
             EC2Error: EC2 could not be read, and there is no earlier answer.
         """
         settings = self._settings(node_class)
-        with self._lock:
-            region = self._current()
-        return settings, [item for item in region.described() if supported(item, settings)]
+        return settings, [item for item in self._region.current().described() if supported(item, settings)]
 
     def kubelets(self, node_class: EC2NodeClass, names: Container[str]) -> dict[str, Mapping[str, Any]]:
         """Instance type to the class's kubelet settings with evaluated expressions; empty if it has no expressions.
@@ -224,7 +190,7 @@ class Catalogue:
 
     def unpriced_types(self) -> str:
         """Say which types of the region have no on-demand price; empty if all have one, or no types were read yet."""
-        region = self._region
+        region = self._region.last
         return self._pricing.unpriced(region.described()) if region else ""
 
     def vcpus(self) -> dict[str, int]:
@@ -233,14 +199,13 @@ class Catalogue:
         Raises:
             EC2Error: EC2 could not be read and there is no earlier answer.
         """
-        with self._lock:
-            region = self._current()
-        return {item["InstanceType"]: int(item["VCpuInfo"]["DefaultVCpus"]) for item in region.described()}
+        items = self._region.current().described()
+        return {item["InstanceType"]: int(item["VCpuInfo"]["DefaultVCpus"]) for item in items}
 
     def warm(self) -> None:
         """Read types and prices in advance, so that the first request does not wait seconds for them."""
         with self._lock:
-            self._current()
+            self._region.current()
             self._pricing.current()
 
     def check(self) -> None:
@@ -249,53 +214,11 @@ class Catalogue:
         Raises:
             EC2Error: EC2 could not be read and there is no earlier answer, or EC2 refused the last read.
         """
-        with self._lock:
-            self._current()
-            if self._refusal is not None:
-                raise self._refusal
+        self._region.check()
 
     def forget(self) -> None:
         """Expire what was read, so that the next call reads EC2 again."""
-        with self._lock:
-            self._read_again_at = float("-inf")
-
-    def _current(self) -> _Region:
-        region, now = self._region, self._clock()
-        if region is not None and now < self._read_again_at:
-            return region
-        try:
-            fresh = _Region(region.version + 1 if region else 1, self._read_types(), self._read_zones())
-        except EC2Error as error:
-            if region is None:
-                raise
-            log.warning(
-                "The worker failed to read the instance types and keeps the last known ones",
-                extra={"error": str(error)},
-            )
-            self._refusal = None if error.retryable else error
-            self._read_again_at = now + (RETRY_SECONDS if error.retryable else REFUSED_SECONDS)
-            return region
-        self._region, self._read_again_at, self._refusal = fresh, now + TTL_SECONDS, None
-        return fresh
-
-    def _read_types(self) -> dict[str, bytes]:
-        items: dict[str, bytes] = {}
-        with translated("DescribeInstanceTypes"):
-            for page in self._clients.ec2.get_paginator("describe_instance_types").paginate(
-                PaginationConfig={"PageSize": 100}
-            ):
-                items.update({str(item["InstanceType"]): msgspec.json.encode(item) for item in page["InstanceTypes"]})
-        return items
-
-    def _read_zones(self) -> dict[str, frozenset[str]]:
-        zones: dict[str, set[str]] = {}
-        with translated("DescribeInstanceTypeOfferings"):
-            for page in self._clients.ec2.get_paginator("describe_instance_type_offerings").paginate(
-                LocationType="availability-zone", PaginationConfig={"PageSize": 1000}
-            ):
-                for row in page["InstanceTypeOfferings"]:
-                    zones.setdefault(str(row["InstanceType"]), set()).add(row["Location"])
-        return {name: frozenset(where) for name, where in zones.items()}
+        self._region.forget()
 
     def _settings(self, node_class: EC2NodeClass) -> NodeSettings:
         return settings_of(node_class, vm_memory_overhead=self._vm_memory_overhead, reserved_enis=self._reserved_enis)
@@ -315,7 +238,7 @@ class Catalogue:
     def _with_learned(
         self,
         node_class: EC2NodeClass,
-        region: _Region,
+        region: RegionTypes,
         prices: Prices,
         unpriced: bool,
         built: _Built,
@@ -339,7 +262,7 @@ class Catalogue:
     def _build(
         self,
         node_class: EC2NodeClass,
-        region: _Region,
+        region: RegionTypes,
         prices: Prices,
         unpriced: bool,
         learned: _Learned | None = None,
