@@ -56,7 +56,8 @@ def demo(
     from cli.sandbox_worker import log_of, metrics_address, start_worker
     from sandbox import stale_worker
     from sandbox.build import BuildError
-    from sandbox.cluster import Sandbox, SandboxError
+    from sandbox.cluster import Sandbox
+    from sandbox.errors import SandboxError
     from sandbox.kubectl import KubectlError
     from sandbox.progress import shown
     from sandbox.tools import MissingToolError

@@ -13,7 +13,8 @@ from rich.table import Table
 from cli.application import create_app, examples
 from cli.console import output_console
 from cli.sandbox_output import Output, StateDir, fail
-from sandbox.cluster import Sandbox, SandboxError
+from sandbox.cluster import Sandbox
+from sandbox.errors import SandboxError
 from sandbox.faults import catalogue
 from sandbox.faults.registry import NamedFault, Option
 

@@ -22,8 +22,8 @@ from cli.sandbox_output import Output, StateDir, fail
 from cli.simulating.progress import show_progress
 from sandbox import build, stale_worker
 from sandbox.build import BuildError
-from sandbox.cluster import Sandbox, SandboxError
-from sandbox.cluster import stop as stop_sandbox
+from sandbox.cluster import Sandbox
+from sandbox.errors import SandboxError
 from sandbox.helm import HELM
 from sandbox.kubectl import KubectlError
 from sandbox.kubelet.release import CHART, IMAGE
@@ -32,6 +32,7 @@ from sandbox.leading_worker import LeadingWorker, read_leader
 from sandbox.nodeadm import NODEADM
 from sandbox.progress import shown
 from sandbox.status import State, Status, read
+from sandbox.supervisor_process import stop as stop_sandbox
 from sandbox.temporal import TemporalKind
 from sandbox.tools import MissingToolError, tool
 

@@ -20,7 +20,8 @@ from cli.application import create_app, examples
 from cli.console import output_console
 from cli.sandbox_output import StateDir, fail
 from sandbox import stale_worker
-from sandbox.cluster import Sandbox, SandboxError
+from sandbox.cluster import Sandbox
+from sandbox.errors import SandboxError
 from sandbox.layout import Layout
 
 app = create_app(no_args_is_help=True, help="Start, stop and watch the worker next to the sandbox.")

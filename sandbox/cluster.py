@@ -6,10 +6,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,27 +16,19 @@ from sandbox import build, helm, kubectl, metrics
 from sandbox.control import order
 from sandbox.ec2.authorization import identities
 from sandbox.ec2.client import Ec2Admin
-from sandbox.ec2.region import REGION, VARIABLE, UnknownRegionError, check_region
+from sandbox.ec2.region import REGION, UnknownRegionError, check_region
+from sandbox.errors import SandboxError
 from sandbox.kubelet import programs, release
-from sandbox.kubelet.cleaning import clean
 from sandbox.kubelet.machine import too_deep, unable
 from sandbox.layout import CLUSTER_NAME, NAMESPACE, Layout
 from sandbox.metrics.usage import parse_load
 from sandbox.nodeadm import NODEADM
 from sandbox.ports import LOOPBACK, free_ports
-from sandbox.progress import OnProgress, Progress, silent
-from sandbox.status import Addresses, State, Status, kill, read
+from sandbox.progress import OnProgress, silent
+from sandbox.status import Addresses, State, Status, read
+from sandbox.supervisor_process import end, launch, stop, until_ready
 from sandbox.temporal import TemporalKind, UnknownTemporalError, chosen
 from sandbox.temporal import programs as temporal_programs
-from tenon.errors import TenonError
-
-START_SECONDS = 400.0
-STOP_SECONDS = 60.0
-POLL_SECONDS = 0.05
-
-
-class SandboxError(TenonError):
-    """The sandbox did not start, is not running, or did not stop. The message is a sentence."""
 
 
 class Sandbox:
@@ -114,27 +103,17 @@ class Sandbox:
             layout.logs.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise SandboxError(f"The state folder {layout.root} cannot be used: {error}.") from error
-        command = [sys.executable, "-m", "sandbox.supervisor", f"--state={layout.root}", f"--binaries={binaries}"]
-        command += [f"--nodeadm={nodeadm}", f"--temporal={temporal}", f"--cluster={cluster_name}"]
-        command += [] if boot_delay is None else [f"--boot-delay={boot_delay}"]
-        command += ["--keep-history"] if keep_history else []
-        command += ["--audit"] if audit else []
-        command += ["--kubelet"] if kubelet else []
-        command += [] if detach else ["--end-with-parent"]
-        with layout.log("supervisor").open("wb") as log:
-            process = subprocess.Popen(
-                command,
-                env={**os.environ, VARIABLE: region},
-                stdin=subprocess.DEVNULL if detach else subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                cwd=Path(__file__).parent.parent,
-            )
+        options = [f"--binaries={binaries}", f"--nodeadm={nodeadm}"]
+        options += [f"--temporal={temporal}", f"--cluster={cluster_name}"]
+        options += [] if boot_delay is None else [f"--boot-delay={boot_delay}"]
+        options += ["--keep-history"] if keep_history else []
+        options += ["--audit"] if audit else []
+        options += ["--kubelet"] if kubelet else []
+        process = launch(layout, options, region, detach=detach)
         try:
-            status = _until_ready(layout, process, on_progress)
+            status = until_ready(layout, process, on_progress)
         except BaseException:
-            _end(layout, process)
+            end(layout, process)
             raise
         assert status.addresses is not None
         return cls(layout, status.addresses, process, region, cluster_name)
@@ -368,79 +347,3 @@ def _checked(layout: Layout, region: str, temporal: TemporalKind | None, *, kube
     if temporal is TemporalKind.POSTGRESQL and (reason := temporal_programs.unable()):
         raise SandboxError(reason)
     return temporal
-
-
-def stop(layout: Layout, owned: subprocess.Popen[bytes] | None = None) -> bool:
-    """Stop the sandbox in ``layout``, and the processes that a killed sandbox left behind. Returns False if nothing
-    ran.
-    """
-    status = read(layout.status)
-    if status is None:
-        return False
-    ran = status.running or bool(status.leftovers())
-    _end(layout, owned)
-    try:
-        clean(layout)
-    except OSError as error:
-        raise SandboxError(f"The real node of the sandbox did not end: {error}.") from error
-    pids = [process.pid for process in status.leftovers()]  # those that ran when the stop began
-    if pids:
-        raise SandboxError(f"Processes of the sandbox did not end: {', '.join(map(str, pids))}.")
-    return ran
-
-
-def _end(layout: Layout, owned: subprocess.Popen[bytes] | None) -> None:
-    """Ask the supervisor to stop. After STOP_SECONDS, kill it and its remaining processes."""
-    status = read(layout.status)
-    supervisor = status.supervisor if status else None
-    if owned is not None and (supervisor is None or supervisor.pid != owned.pid):
-        supervisor = status = None  # it never owned the folder, or another supervisor owns it now
-    if owned is not None and owned.poll() is None:
-        owned.send_signal(signal.SIGTERM)
-    elif supervisor is not None:
-        supervisor.signal(signal.SIGTERM)
-    deadline = time.monotonic() + STOP_SECONDS
-    while time.monotonic() < deadline:
-        if (owned is None or owned.poll() is not None) and (supervisor is None or not supervisor.alive()):
-            break
-        time.sleep(POLL_SECONDS)
-    else:
-        if owned is not None:
-            owned.kill()
-        if supervisor is not None:
-            supervisor.signal(signal.SIGKILL)
-    if owned is not None:
-        if owned.stdin is not None:
-            owned.stdin.close()
-        owned.wait()
-    remainder = read(layout.status) if status is not None else None
-    if remainder is not None and not remainder.running:
-        kill(remainder.leftovers())
-
-
-def _until_ready(layout: Layout, process: subprocess.Popen[bytes], on_progress: OnProgress) -> Status:
-    """Follow the status file until everything is ready.
-
-    Raises:
-        SandboxError: the sandbox failed or took too long.
-    """
-    began = time.monotonic()
-    reported: set[str] = set()
-    while time.monotonic() - began < START_SECONDS:
-        ended = process.poll() is not None
-        status = read(layout.status)
-        if status is not None and status.supervisor is not None and status.supervisor.pid == process.pid:
-            for name, part in status.components.items():
-                if part.state is State.READY and name not in reported:
-                    reported.add(name)
-                    on_progress(Progress(f"{name} ready ({part.seconds:.1f} s)"))
-            if status.state is State.READY:
-                on_progress(Progress(f"sandbox ready in {time.monotonic() - began:.1f} s"))
-                return status
-            waiting = ", ".join(name for name, part in status.components.items() if part.state is State.STARTING)
-            on_progress(Progress(f"starting {waiting or 'the sandbox'}", lasting=False))
-        if ended:
-            text = layout.log("supervisor").read_text(errors="replace").strip().splitlines()
-            raise SandboxError(f"The sandbox did not start: {text[-1] if text else 'the supervisor said nothing'}")
-        time.sleep(POLL_SECONDS)
-    raise SandboxError(f"The sandbox was not ready after {START_SECONDS:g} s; its logs are in {layout.logs}.")

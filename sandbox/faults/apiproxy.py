@@ -23,7 +23,8 @@ import yaml
 from aiohttp import web
 
 from sandbox.certificates import write_private
-from sandbox.cluster import Sandbox, SandboxError
+from sandbox.cluster import Sandbox
+from sandbox.errors import SandboxError
 from sandbox.faults.proxy_rules import ProxyRules
 from sandbox.faults.proxy_server import ADMIN, ApiServerProxy
 from sandbox.ports import LOOPBACK

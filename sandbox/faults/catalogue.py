@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sandbox.cluster import Sandbox, SandboxError
+from sandbox.cluster import Sandbox
+from sandbox.errors import SandboxError
 from sandbox.faults import capacity, ec2_calls, instances, orphans, outages, workflows
 from sandbox.faults.registry import FAULTS, Done, Heal, NamedFault
 

@@ -17,7 +17,8 @@ import yaml
 from temporalio.service import TLSConfig
 
 from sandbox.certificates import Authority, write_private
-from sandbox.cluster import Sandbox, SandboxError
+from sandbox.cluster import Sandbox
+from sandbox.errors import SandboxError
 from sandbox.parent_death import dying_with_parent
 from sandbox.ports import LOOPBACK, free_ports
 from sandbox.temporal import namespaces, programs

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from typing import Annotated, Any
 
-from sandbox.cluster import Sandbox, SandboxError
+from sandbox.cluster import Sandbox
+from sandbox.errors import SandboxError
 from sandbox.faults.registry import Done, fault
 from tenon.apis import labels
 

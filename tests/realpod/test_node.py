@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.cluster import Sandbox, SandboxError
+from sandbox.cluster import Sandbox
+from sandbox.errors import SandboxError
 from sandbox.kubelet import NODE
 from sandbox.kubelet.images import PAUSE_IMAGE
 from sandbox.status import State

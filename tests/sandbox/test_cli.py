@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from cli.sandbox import app
 from sandbox import leading_worker, stale_worker
 from sandbox.build import BuildError
-from sandbox.cluster import Sandbox, SandboxError
+from sandbox.cluster import Sandbox
+from sandbox.errors import SandboxError
 from sandbox.status import Addresses, ComponentStatus, Process, State, Status
 
 

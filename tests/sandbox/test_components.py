@@ -10,8 +10,9 @@ import yaml
 
 from sandbox import audit, kwok
 from sandbox.certificates import Authority
-from sandbox.cluster import Sandbox, SandboxError
+from sandbox.cluster import Sandbox
 from sandbox.components import Component, Options, Ports, components
+from sandbox.errors import SandboxError
 from sandbox.kubeconfig import with_certificate
 from sandbox.layout import Layout
 from sandbox.ports import OWN_RANGE, free_ports, is_free, port_range

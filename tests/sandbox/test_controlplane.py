@@ -14,7 +14,8 @@ from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import Client
 
 from sandbox import kubectl, metrics
-from sandbox.cluster import Sandbox, SandboxError
+from sandbox.cluster import Sandbox
+from sandbox.errors import SandboxError
 from sandbox.kwok import (
     ADMITTED_ANNOTATION,
     COMPLETE_ANNOTATION,

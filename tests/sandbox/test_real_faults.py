@@ -15,7 +15,8 @@ from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
-from sandbox.cluster import Sandbox, SandboxError
+from sandbox.cluster import Sandbox
+from sandbox.errors import SandboxError
 from sandbox.faults import catalogue
 from sandbox.faults.apiproxy import ApiProxy
 from sandbox.status import State

@@ -12,7 +12,8 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError, Wor
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from sandbox.cluster import Sandbox, SandboxError
+from sandbox.cluster import Sandbox
+from sandbox.errors import SandboxError
 from sandbox.faults import catalogue
 from sandbox.layout import Layout
 from sandbox.status import Addresses

@@ -12,7 +12,8 @@ from botocore.exceptions import ClientError
 from typer.testing import CliRunner, Result
 
 from cli.sandbox import app
-from sandbox.cluster import Sandbox, SandboxError
+from sandbox.cluster import Sandbox
+from sandbox.errors import SandboxError
 from sandbox.faults import catalogue
 from sandbox.faults.instances import NO_ACCESS
 from sandbox.faults.orphans import KINDS

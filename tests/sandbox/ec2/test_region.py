@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.cluster import Sandbox, SandboxError
+from sandbox.cluster import Sandbox
 from sandbox.ec2.region import UnknownRegionError, check_region
+from sandbox.errors import SandboxError
 
 SENTENCE = (
     "TENON_SANDBOX_REGION is us-west-9, which is not a region of AWS, AWS China or AWS GovCloud: set one such as "
