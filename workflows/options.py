@@ -17,7 +17,8 @@ from tenon.messages.command_steps import MeasureResult
 from tenon.messages.disruption import DisruptionDecision, DisruptResult, StepResult
 from tenon.messages.forecast import ConsolidationForecast
 from tenon.messages.launch import LaunchResult, PrepareLaunchResult
-from tenon.messages.node import (
+from tenon.messages.node_schedule import NodeScheduleResult
+from tenon.messages.node_steps import (
     BindResult,
     CordonResult,
     DetachResult,
@@ -28,7 +29,6 @@ from tenon.messages.node import (
     ReleaseResult,
     TerminateResult,
 )
-from tenon.messages.node_schedule import NodeScheduleResult
 from tenon.messages.nodeclass import NodeClassResult
 from tenon.messages.provisioning import BatchSummary, PlanResult
 from tenon.messages.reboot import BootRecord, FenceResult, RebootCheck, RebootDrainResult, RebootEnded, RebootReply

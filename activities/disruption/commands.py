@@ -44,7 +44,8 @@ from tenon.messages.disruption import (
     DisruptResult,
     StepResult,
 )
-from tenon.messages.node import NodeInput, RebootRequest
+from tenon.messages.node import RebootRequest
+from tenon.messages.node_steps import NodeInput
 from tenon.node.cordon import tainted
 from tenon.node.leave_text import command_text
 from tenon.node.reboot_record import operation_id

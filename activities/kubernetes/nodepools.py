@@ -16,7 +16,7 @@ from tenon.apis.validation import parse
 from tenon.disruption.freezes.freeze import Frozen, freezes_for, frozen_expiry
 from tenon.kube import object_json
 from tenon.kube.structs import Object
-from tenon.messages.node import ExpirationInput, ExpirationResult
+from tenon.messages.node_steps import ExpirationInput, ExpirationResult
 
 
 async def may_expire(kube: Kube, expiration_input: ExpirationInput, now: datetime) -> ExpirationResult:

@@ -31,7 +31,7 @@ from tenon.kube.pod_decode import pod_of
 from tenon.kube.records import PodRecord
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.kube.structs import Object
-from tenon.messages.node import BindResult, NodeInput
+from tenon.messages.node_steps import BindResult, NodeInput
 from tenon.node import startup_cordon
 from tenon.node.binding import BindingDecision, choose, is_unscheduled
 

@@ -34,7 +34,7 @@ from tenon.kube.records import PodRecord
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
 from tenon.messages.base import ClaimRef
-from tenon.messages.node import CordonInput, CordonResult, NodeInput
+from tenon.messages.node_steps import CordonInput, CordonResult, NodeInput
 from tenon.node import cordon as decide
 from tenon.node import drain
 

@@ -23,7 +23,7 @@ from tenon.kube.pod_workload import workload_of
 from tenon.kube.records import PodRecord
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
-from tenon.messages.node import MAX_WORKLOADS, DrainInput, DrainResult
+from tenon.messages.node_steps import MAX_WORKLOADS, DrainInput, DrainResult
 from tenon.node import drain as decide
 from tenon.node.drain_blockers import grouped, overdue_termination, sentence
 from tenon.sentences import counted

@@ -23,7 +23,7 @@ from tenon.kube.protection import is_invalid_value
 from tenon.kube.records import PodRecord
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
-from tenon.messages.node import BlockedPods, DrainInput
+from tenon.messages.node_steps import BlockedPods, DrainInput
 from tenon.node import drain as decide
 from tenon.node.drain import Kind
 from tenon.node.drain_blockers import deleted_at, grouped, refused_eviction, sentence

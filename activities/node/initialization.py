@@ -23,7 +23,7 @@ from tenon.apis.nodeclaim import INITIALIZED
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.structs import Object
-from tenon.messages.node import InitializeResult, NodeInput
+from tenon.messages.node_steps import InitializeResult, NodeInput
 from tenon.node import startup_cordon
 from tenon.node.consistency import shortfalls
 from tenon.node.initialization import initialization

@@ -42,7 +42,7 @@ from tenon.kube.claim_record import ClaimRecord, instance_id_of
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.messages.base import ActivityName
 from tenon.messages.launch import LaunchInput, LaunchResult, PrepareLaunchInput, PrepareLaunchResult
-from tenon.messages.node import (
+from tenon.messages.node_steps import (
     BindResult,
     CordonInput,
     CordonResult,

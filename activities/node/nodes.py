@@ -11,7 +11,7 @@ from tenon.kube.pod_decode import pod_record
 from tenon.kube.pod_disruption_budgets import PdbObject, PodDisruptionBudget, pdb_record, selecting
 from tenon.kube.records import PodRecord
 from tenon.kube.structs import PodObject
-from tenon.messages.node import NodeInput
+from tenon.messages.node_steps import NodeInput
 from tenon.node import registration
 from tenon.node.registration import Match
 

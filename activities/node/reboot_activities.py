@@ -22,7 +22,7 @@ from activities.node.reboot_drain import drain_for_reboot
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
 from tenon.messages.base import ActivityName
-from tenon.messages.node import NodeInput
+from tenon.messages.node_steps import NodeInput
 from tenon.messages.reboot import (
     BootRecord,
     FenceInput,

@@ -15,7 +15,7 @@ from activities.node.eviction import Evictor
 from activities.node.nodes import find_node, pods_on
 from activities.node.volumes import Heartbeat, Sleep
 from tenon.apis.reasons import Reason
-from tenon.messages.node import DrainInput
+from tenon.messages.node_steps import DrainInput
 from tenon.messages.reboot import RebootDrainInput, RebootDrainResult
 from tenon.node import drain as decide
 from tenon.node.drain_blockers import grouped

@@ -37,7 +37,8 @@ from tenon.kube.event_reasons import EventReason
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant, parse_instant
 from tenon.messages.base import ClaimRef
-from tenon.messages.node import NodeInput, RebootRequest
+from tenon.messages.node import RebootRequest
+from tenon.messages.node_steps import NodeInput
 from tenon.messages.reboot import (
     BootRecord,
     FenceInput,

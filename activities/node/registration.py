@@ -14,7 +14,7 @@ from tenon.apis.nodeclaim import REGISTERED
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.event_reasons import EventReason
-from tenon.messages.node import NodeInput, RegisterResult
+from tenon.messages.node_steps import NodeInput, RegisterResult
 from tenon.node.registration import NODE_NOT_FOUND, NOT_JOINED, minutes_late, not_joined, registration
 
 LateLabels = Callable[[ClaimRecord], Awaitable[Mapping[str, str]]]

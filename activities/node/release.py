@@ -18,7 +18,7 @@ from activities.kubernetes.resources import NODECLAIMS, NODES
 from activities.node.nodes import find_node
 from tenon.kube import object_json
 from tenon.kube.event_reasons import EventReason
-from tenon.messages.node import ReleaseInput, ReleaseResult
+from tenon.messages.node_steps import ReleaseInput, ReleaseResult
 from tenon.node.release import finalizer_message, foreign_finalizers, without_finalizer
 
 

@@ -15,7 +15,7 @@ from activities.kubernetes.resources import PVCS, VOLUMEATTACHMENTS
 from activities.node.nodes import find_node, pods_on
 from tenon.apis.nodeclaim import VOLUMES_DETACHED
 from tenon.kube.event_reasons import EventReason
-from tenon.messages.node import DetachInput, DetachResult
+from tenon.messages.node_steps import DetachInput, DetachResult
 from tenon.node import drain
 from tenon.sentences import counted
 

@@ -10,7 +10,7 @@ from activities.tracing.spans import Value
 from tenon.messages.base import ClaimRef, Message
 from tenon.messages.disruption import DisruptionCommand, DisruptResult, StepResult
 from tenon.messages.launch import Instance, LaunchResult, PrepareLaunchResult
-from tenon.messages.node import (
+from tenon.messages.node_steps import (
     BindResult,
     CordonInput,
     CordonResult,

@@ -6,7 +6,8 @@ from enum import StrEnum
 from pydantic import Field
 
 from tenon.messages.base import ClaimRef, Message
-from tenon.messages.node import BlockedPods, NodeInput, RebootRequest
+from tenon.messages.node import RebootRequest
+from tenon.messages.node_steps import BlockedPods, NodeInput
 
 
 class RebootResult(StrEnum):

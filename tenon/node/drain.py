@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from tenon.kube.protection import pod_protection, protecting_annotation
 from tenon.kube.records import Deletion, PodRecord
-from tenon.messages.node import BlockedPods
+from tenon.messages.node_steps import BlockedPods
 from tenon.node.drain_blockers import deleted_at, overdue_termination
 
 STUCK_AFTER = timedelta(minutes=1)

@@ -9,7 +9,7 @@ from tenon.evolve import evolve
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, refused_by
 from tenon.kube.records import PodRecord
 from tenon.kube.timestamps import format_instant
-from tenon.messages.node import BlockedPods
+from tenon.messages.node_steps import BlockedPods
 
 NAMED_PODS = 3
 """How many pods a record about several names."""

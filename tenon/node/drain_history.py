@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from tenon.evolve import evolve
-from tenon.messages.node import BlockedPods
+from tenon.messages.node_steps import BlockedPods
 from tenon.node.drain_blockers import NAMED_PODS
 from tenon.node.state import DrainBlock, NodeState
 from tenon.sentences import shortened

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
-from tenon.messages.node import ExpirationResult
+from tenon.messages.node_steps import ExpirationResult
 from tenon.node import leaving_stages
 from tenon.node.leave_text import WORKFLOW
 from tenon.node.state import NodeState, Stage, expiry

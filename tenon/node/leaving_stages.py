@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
-from tenon.messages.node import (
+from tenon.messages.node import Removal
+from tenon.messages.node_steps import (
     MAX_WORKLOADS,
     CordonResult,
     DetachResult,
     DrainResult,
     ReleaseResult,
-    Removal,
     TerminateResult,
 )
 from tenon.node.drain_history import with_blocks, with_volumes

@@ -16,17 +16,14 @@ from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
 from tenon.messages.base import ActivityName, Message
 from tenon.messages.launch import LaunchResult, LaunchWait, PrepareLaunchResult
-from tenon.messages.node import (
+from tenon.messages.node import Disrupt, Keep, Poke, RebootRequest
+from tenon.messages.node_steps import (
     BindResult,
     CordonResult,
     DetachResult,
-    Disrupt,
     DrainResult,
     ExpirationResult,
     InitializeResult,
-    Keep,
-    Poke,
-    RebootRequest,
     RegisterResult,
     ReleaseResult,
     TerminateResult,

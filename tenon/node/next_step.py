@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 
 from tenon.messages.base import ActivityName
 from tenon.messages.launch import LaunchInput, PrepareLaunchInput
-from tenon.messages.node import (
+from tenon.messages.node import Removal
+from tenon.messages.node_steps import (
     CordonInput,
     DetachInput,
     DrainInput,
@@ -15,7 +16,6 @@ from tenon.messages.node import (
     KeepInput,
     NodeInput,
     ReleaseInput,
-    Removal,
     TerminateInput,
 )
 from tenon.node import launch_retry, leave_text, leaving_stages

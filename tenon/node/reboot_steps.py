@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from tenon.messages.base import ActivityName
-from tenon.messages.node import NodeInput
+from tenon.messages.node_steps import NodeInput
 from tenon.messages.reboot import (
     FenceInput,
     RebootCheckInput,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from tenon.kube.timestamps import format_instant
-from tenon.messages.node import BlockedPods
+from tenon.messages.node_steps import BlockedPods
 from tenon.node.state import NodeState, Stage
 from tenon.node.timeline import blocked_text
 

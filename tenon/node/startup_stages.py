@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
-from tenon.messages.node import BindResult, InitializeResult, RegisterResult
+from tenon.messages.node_steps import BindResult, InitializeResult, RegisterResult
 from tenon.node import leaving_stages
 from tenon.node.leave_text import WORKFLOW
 from tenon.node.state import Blocked, NodeState, Stage

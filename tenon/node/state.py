@@ -10,7 +10,8 @@ from pydantic import Field
 
 from tenon.messages.base import ClaimRef, Message, WorkflowInput
 from tenon.messages.launch import Instance, LaunchRequest
-from tenon.messages.node import BlockedPods, RebootRequest, Removal
+from tenon.messages.node import RebootRequest, Removal
+from tenon.messages.node_steps import BlockedPods
 from tenon.messages.reboot import RebootResult
 
 

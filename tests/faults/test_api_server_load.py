@@ -18,7 +18,7 @@ from activities.node.nodes import find_node, pods_on
 from activities.node.volumes import detach_volumes
 from sandbox.cluster import Sandbox
 from tenon.messages.base import ClaimRef
-from tenon.messages.node import DetachInput, DrainInput, NodeInput
+from tenon.messages.node_steps import DetachInput, DrainInput, NodeInput
 from tests.activities.node.fake_kube import Recorder
 
 COUNT = 50

@@ -9,7 +9,8 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
 from tenon.messages.launch import LaunchResult, LaunchWait
-from tenon.messages.node import Disrupt, DrainResult, Keep, Operator, Poke, Removal
+from tenon.messages.node import Disrupt, Keep, Operator, Poke, Removal
+from tenon.messages.node_steps import DrainResult
 from tenon.messages.reboot import RebootOutcome, RebootReply
 from tenon.node.state import NodeState, Stage
 from tests.workflows.fake_activities import INSTANCE, FakeWorld

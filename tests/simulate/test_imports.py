@@ -23,7 +23,7 @@ finally:
 CLIENTS = {"temporalio", "kubernetes", "boto3", "botocore", "aiohttp", "opentelemetry", "prometheus_client", "grpc"}
 DISRUPTION = {"cli.simulating.disrupting", "tenon.disruption.deciding", "tenon.disruption.search.move_planner"}
 OF_DISRUPTION = {"tenon.disruption", "activities.disruption.repair_source", "worker.cache.managed_nodes"}
-MESSAGES = {"tenon.messages.disruption", "tenon.messages.launch", "tenon.messages.node"}
+MESSAGES = {"tenon.messages.disruption", "tenon.messages.launch", "tenon.messages.node", "tenon.messages.node_steps"}
 OLD_VERSIONS = {"tenon.apis.legacy.kinds", "tenon.apis.crd_kinds", "tenon.manifests.batch_conversion"}
 SETTINGS = {"worker.settings"}
 

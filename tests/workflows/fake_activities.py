@@ -20,7 +20,7 @@ from tenon.messages.launch import (
     PrepareLaunchInput,
     PrepareLaunchResult,
 )
-from tenon.messages.node import (
+from tenon.messages.node_steps import (
     BindResult,
     CordonInput,
     CordonResult,

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from temporalio import activity
 
 from tenon.messages.base import ActivityName
-from tenon.messages.node import BlockedPods, CordonInput, CordonResult, DrainInput, DrainResult
+from tenon.messages.node_steps import BlockedPods, CordonInput, CordonResult, DrainInput, DrainResult
 from tenon.node.state import NodeState
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.node_workflow import Handle

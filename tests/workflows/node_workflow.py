@@ -12,9 +12,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 
 from tenon.messages.base import ClaimRef
-from tenon.messages.node import (
-    Poke,
-)
+from tenon.messages.node import Poke
 from tenon.node.state import NodeClaimInput, NodeClaimResult, NodeState, Stage
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.serving import serving

@@ -9,7 +9,8 @@ from typing import Any
 from temporalio import activity
 
 from tenon.messages.base import ActivityName
-from tenon.messages.node import NodeInput, RebootRequest
+from tenon.messages.node import RebootRequest
+from tenon.messages.node_steps import NodeInput
 from tenon.messages.reboot import (
     BootRecord,
     FenceInput,

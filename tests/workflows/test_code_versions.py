@@ -9,7 +9,8 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureEr
 from temporalio.testing import WorkflowEnvironment
 
 from tenon.messages.base import ActivityName, Message
-from tenon.messages.node import CordonResult, Disrupt, DrainResult, KeepInput, Poke
+from tenon.messages.node import Disrupt, Poke
+from tenon.messages.node_steps import CordonResult, DrainResult, KeepInput
 from tenon.node import machine
 from tenon.node.leaving_stages import BLOCKED_RETRY
 from tenon.node.state import NodeState, Stage

@@ -11,7 +11,8 @@ import pytest
 
 from tenon.messages.base import ClaimRef
 from tenon.messages.launch import Instance
-from tenon.messages.node import BindResult, Disrupt, DisruptAnswer
+from tenon.messages.node import Disrupt, DisruptAnswer
+from tenon.messages.node_steps import BindResult
 from tenon.node.state import NodeClaimInput, NodeState, Stage
 from tests.activities.node.fake_kube import START
 from workflows import continuing, nodeclaim

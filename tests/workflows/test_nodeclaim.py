@@ -17,19 +17,8 @@ from temporalio.worker import Worker
 from tenon.apis.reasons import camel_case
 from tenon.messages.base import ActivityName, ClaimRef, ErrorType
 from tenon.messages.launch import LaunchInput, LaunchResult, LaunchWait
-from tenon.messages.node import (
-    BlockedPods,
-    Disrupt,
-    DisruptAnswer,
-    DrainResult,
-    Keep,
-    Operator,
-    OperatorAnswer,
-    Poke,
-    Removal,
-    TerminateInput,
-    TerminateResult,
-)
+from tenon.messages.node import Disrupt, DisruptAnswer, Keep, Operator, OperatorAnswer, Poke, Removal
+from tenon.messages.node_steps import BlockedPods, DrainResult, TerminateInput, TerminateResult
 from tenon.node.leaving_stages import BLOCKED_RETRY
 from tenon.node.state import NodeClaimInput, NodeState, Stage
 from tenon.node.timeline import why_blocked

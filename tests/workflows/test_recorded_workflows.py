@@ -24,7 +24,8 @@ from tenon.messages.disruption import (
     MeasuredSaving,
     Replacement,
 )
-from tenon.messages.node import DrainResult, Operator
+from tenon.messages.node import Operator
+from tenon.messages.node_steps import DrainResult
 from tenon.record.entries import CommandEndEntry, CommandEntry, RemovalEntry
 from tests.activities.record.kept import KeptRecord
 from tests.workflows.fake_activities import FakeWorld

@@ -21,7 +21,8 @@ from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 from cli.diagnosis.finding import State
 from cli.diagnosis.temporal import check_worker_versions
 from tenon.messages.base import ClaimRef
-from tenon.messages.node import DrainResult, Poke
+from tenon.messages.node import Poke
+from tenon.messages.node_steps import DrainResult
 from tenon.node import machine
 from tenon.node.state import NodeClaimInput, NodeState, Stage
 from tenon.node.steps import Step

@@ -7,7 +7,7 @@ from typing import Any
 from activities.kubernetes.nodeclaims import Clock
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from activities.node.initialization import Learn, initialized_node
-from tenon.messages.node import InitializeResult, NodeInput
+from tenon.messages.node_steps import InitializeResult, NodeInput
 from tests.activities.node.world import PROVIDER_ID, REF, World, claim, node
 
 WANTED = NodeInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")

@@ -14,7 +14,7 @@ from activities.node.launch_preparation import RESUMED_AFTER
 from activities.node.launching import Launching
 from tenon.apis import labels
 from tenon.messages.launch import PrepareLaunchInput, PrepareLaunchResult
-from tenon.messages.node import CordonInput
+from tenon.messages.node_steps import CordonInput
 from tenon.node import machine
 from tenon.node.state import NodeState, expiry
 from tests.activities.node.fake_kube import START, stamp

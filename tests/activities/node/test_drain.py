@@ -12,7 +12,7 @@ from activities.kubernetes.client import EvictionAnswer
 from activities.kubernetes.errors import ApiUnreachableError, ForbiddenError
 from activities.kubernetes.resources import NODECLAIMS, PDBS, PODS, VOLUMEATTACHMENTS
 from activities.node.drain import drain
-from tenon.messages.node import DrainInput, DrainResult
+from tenon.messages.node_steps import DrainInput, DrainResult
 from tenon.node import drain_blockers
 from tenon.node.drain import STUCK_AFTER
 from tests.activities.node.fake_kube import START

@@ -12,7 +12,7 @@ from activities.kubernetes.errors import ApiUnreachableError
 from activities.kubernetes.resources import NODECLAIMS, PDBS
 from activities.node.drain import drain
 from activities.node.idle_replacements import IdleReplacements
-from tenon.messages.node import DrainInput, DrainResult
+from tenon.messages.node_steps import DrainInput, DrainResult
 from tenon.node.drain_blockers import sentence
 from tests.activities.node.world import PROVIDER_ID, REF, Ec2, World, claim, live, pod
 

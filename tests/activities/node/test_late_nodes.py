@@ -12,7 +12,7 @@ from activities.ec2.errors import EC2Error, ThrottledError
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from activities.node.consoles import Consoles
 from activities.node.registration import register
-from tenon.messages.node import NodeInput, RegisterResult
+from tenon.messages.node_steps import NodeInput, RegisterResult
 from tests.activities.node.joining import WANTED, joined
 from tests.activities.node.world import PROVIDER_ID, REF, UNREGISTERED, World, claim, node
 

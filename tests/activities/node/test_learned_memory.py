@@ -11,7 +11,7 @@ from activities.kubernetes.errors import ApiUnreachableError
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODES
 from activities.node.learned_memory import REMEMBERED_SECONDS, LearnedMemory
 from tenon.apis import labels
-from tenon.messages.node import NodeInput
+from tenon.messages.node_steps import NodeInput
 from tests.activities.node.joining import initialize
 from tests.activities.node.world import PROVIDER_ID, REF, World, claim, node
 

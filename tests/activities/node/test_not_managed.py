@@ -15,15 +15,8 @@ from activities.node import cordon
 from activities.node.nodeclaim_lifecycle import NodeActivities
 from tenon.messages.base import ErrorType
 from tenon.messages.launch import LaunchInput, LaunchRequest, PrepareLaunchInput
-from tenon.messages.node import (
-    CordonInput,
-    InitializeInput,
-    KeepInput,
-    NodeInput,
-    ReleaseInput,
-    Removal,
-    TerminateInput,
-)
+from tenon.messages.node import Removal
+from tenon.messages.node_steps import CordonInput, InitializeInput, KeepInput, NodeInput, ReleaseInput, TerminateInput
 from tests.activities.node.fake_kube import START
 from tests.activities.node.world import PROVIDER_ID, REF, World, claim, condition, node
 

@@ -17,7 +17,8 @@ from activities.node.reboot_activities import RebootActivities
 from activities.node.reboot_drain import drain_for_reboot
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
-from tenon.messages.node import NodeInput, RebootRequest
+from tenon.messages.node import RebootRequest
+from tenon.messages.node_steps import NodeInput
 from tenon.messages.reboot import (
     BootRecord,
     FenceInput,

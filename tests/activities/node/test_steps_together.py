@@ -11,15 +11,8 @@ from activities.kubernetes.resources import NODECLAIMS
 from activities.node import binding, drain, nodeclaim_lifecycle, release
 from activities.node.nodeclaim_lifecycle import NodeActivities
 from activities.node.registration import register
-from tenon.messages.node import (
-    CordonInput,
-    DrainInput,
-    InitializeInput,
-    NodeInput,
-    ReleaseInput,
-    Removal,
-    TerminateInput,
-)
+from tenon.messages.node import Removal
+from tenon.messages.node_steps import CordonInput, DrainInput, InitializeInput, NodeInput, ReleaseInput, TerminateInput
 from tests.activities.node.fake_kube import START
 from tests.activities.node.joining import WANTED, joined, planned
 from tests.activities.node.world import PROVIDER_ID, REF, UNREGISTERED, World, pod

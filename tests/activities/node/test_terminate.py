@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 from activities.ec2.errors import EC2Error
 from activities.kubernetes.resources import DISRUPTIONFREEZES, NODECLAIMS, NODEPOOLS
 from activities.node.nodeclaim_lifecycle import NodeActivities
-from tenon.messages.node import ExpirationInput, ReleaseInput, TerminateInput, TerminateResult
+from tenon.messages.node_steps import ExpirationInput, ReleaseInput, TerminateInput, TerminateResult
 from tests.activities.node.world import REF, World, claim
 
 

@@ -17,7 +17,8 @@ from activities.node.release import release
 from activities.node.volumes import detach_volumes
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
-from tenon.messages.node import CordonInput, DetachInput, ReleaseInput, Removal
+from tenon.messages.node import Removal
+from tenon.messages.node_steps import CordonInput, DetachInput, ReleaseInput
 from tests.activities.node.fake_kube import START
 from tests.activities.node.world import DISRUPTED, PROVIDER_ID, REF, UNREGISTERED, World, claim, node, pod
 

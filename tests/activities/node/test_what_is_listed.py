@@ -12,7 +12,7 @@ from activities.node.nodeclaim_lifecycle import NodeActivities
 from activities.node.registration import register
 from tenon.messages.base import ClaimRef
 from tenon.messages.launch import PrepareLaunchInput
-from tenon.messages.node import DrainInput, NodeInput
+from tenon.messages.node_steps import DrainInput, NodeInput
 from tests.activities.node.joining import initialize
 from tests.activities.node.seller import Seller, node_class
 from tests.activities.node.world import PROVIDER_ID, REF, UNREGISTERED, World, claim, node, pod

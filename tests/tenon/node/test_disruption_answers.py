@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tenon.messages.base import ClaimRef
-from tenon.messages.node import CordonInput, Disrupt
+from tenon.messages.node import Disrupt
+from tenon.messages.node_steps import CordonInput
 from tenon.node.disruption_requests import answer, disrupted
 from tenon.node.next_step import next_step
 from tenon.node.state import Leave, NodeState, Stage

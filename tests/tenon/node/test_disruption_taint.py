@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from tenon.messages.base import ActivityName
-from tenon.messages.node import DrainInput, Poke
+from tenon.messages.node import Poke
+from tenon.messages.node_steps import DrainInput
 from tenon.node import cordon, machine
 from tenon.node.next_step import EXPIRES
 from tenon.node.state import Leave, NodeState, Stage

@@ -9,7 +9,7 @@ import pytest
 
 from tenon.evolve import evolve
 from tenon.messages.base import ActivityName
-from tenon.messages.node import BlockedPods, DrainResult
+from tenon.messages.node_steps import BlockedPods, DrainResult
 from tenon.node import machine
 from tenon.node.drain_blockers import grouped, sentence
 from tenon.node.leaving_stages import drained

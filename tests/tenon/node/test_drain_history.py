@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.messages.base import Message
-from tenon.messages.node import BlockedPods, DetachResult, DrainResult, TerminateResult
+from tenon.messages.node_steps import BlockedPods, DetachResult, DrainResult, TerminateResult
 from tenon.node import machine
 from tenon.node.drain_history import MAX_BLOCKS, VOLUMES, cause_of, with_blocks
 from tenon.node.state import DrainBlock, NodeState, Stage

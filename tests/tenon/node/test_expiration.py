@@ -9,12 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.messages.base import ActivityName, ClaimRef
-from tenon.messages.node import (
-    Disrupt,
-    ExpirationInput,
-    ExpirationResult,
-    Keep,
-)
+from tenon.messages.node import Disrupt, Keep
+from tenon.messages.node_steps import ExpirationInput, ExpirationResult
 from tenon.node import disruption_requests, expiration, machine
 from tenon.node.state import NodeState, Stage
 from tenon.node.steps import DeadlinePassed, Failed, KeepRecorded, Run, Wait

@@ -10,7 +10,8 @@ import pytest
 from tenon.apis import labels
 from tenon.messages.base import ActivityName, ClaimRef
 from tenon.messages.launch import Instance
-from tenon.messages.node import CordonInput, CordonResult, Disrupt, DrainInput, Poke, Removal
+from tenon.messages.node import Disrupt, Poke, Removal
+from tenon.messages.node_steps import CordonInput, CordonResult, DrainInput
 from tenon.node import machine
 from tenon.node.leave_text import SOMEBODY, life, recorded, why_it_leaves, with_removal
 from tenon.node.state import NodeState, Stage

@@ -17,21 +17,18 @@ from tenon.messages.launch import (
     LaunchWait,
     PrepareLaunchResult,
 )
-from tenon.messages.node import (
+from tenon.messages.node import Disrupt, Keep, Poke, Removal
+from tenon.messages.node_steps import (
     BindResult,
     BlockedPods,
     CordonResult,
     DetachResult,
-    Disrupt,
     DrainResult,
     ExpirationResult,
     InitializeResult,
-    Keep,
     NodeInput,
-    Poke,
     RegisterResult,
     ReleaseResult,
-    Removal,
     TerminateResult,
 )
 from tenon.node import disruption_requests, launch_stages, machine, startup_stages

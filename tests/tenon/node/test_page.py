@@ -9,7 +9,7 @@ import pytest
 
 from tenon.evolve import evolve
 from tenon.messages.base import ClaimRef
-from tenon.messages.node import BlockedPods, DrainResult
+from tenon.messages.node_steps import BlockedPods, DrainResult
 from tenon.node import machine, operator_help, page
 from tenon.node.state import NodeState, Stage
 from tenon.node.steps import LeaveRequest

@@ -13,13 +13,8 @@ from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
 from tenon.messages.base import ActivityName, Message
 from tenon.messages.launch import PrepareLaunchResult
-from tenon.messages.node import (
-    BlockedPods,
-    Disrupt,
-    InitializeResult,
-    Poke,
-    RebootRequest,
-)
+from tenon.messages.node import Disrupt, Poke, RebootRequest
+from tenon.messages.node_steps import BlockedPods, InitializeResult
 from tenon.messages.reboot import (
     BootRecord,
     FenceResult,

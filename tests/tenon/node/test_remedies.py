@@ -11,7 +11,7 @@ from tenon.kube.pod_decode import pod_of
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget
 from tenon.kube.timestamps import format_instant
 from tenon.messages.base import ClaimRef
-from tenon.messages.node import BlockedPods
+from tenon.messages.node_steps import BlockedPods
 from tenon.node import drain
 from tenon.node.drain_blockers import refused_eviction
 from tenon.node.remedies import deadlines, remedies, report

@@ -11,16 +11,8 @@ import pytest
 from tenon.apis import labels
 from tenon.messages.base import ActivityName, Message
 from tenon.messages.launch import ClaimView, LaunchResult, PrepareLaunchResult
-from tenon.messages.node import (
-    CordonInput,
-    Disrupt,
-    ExpirationResult,
-    InitializeResult,
-    Poke,
-    RegisterResult,
-    ReleaseInput,
-    Removal,
-)
+from tenon.messages.node import Disrupt, Poke, Removal
+from tenon.messages.node_steps import CordonInput, ExpirationResult, InitializeResult, RegisterResult, ReleaseInput
 from tenon.node import machine
 from tenon.node.leave_text import SOMEBODY, WORKFLOW, recorded
 from tenon.node.state import NodeState, Stage

@@ -10,10 +10,7 @@ from tenon.evolve import evolve
 from tenon.messages.launch import (
     PrepareLaunchResult,
 )
-from tenon.messages.node import (
-    BindResult,
-    ReleaseResult,
-)
+from tenon.messages.node_steps import BindResult, ReleaseResult
 from tenon.node import machine
 from tenon.node.state import NodeState, Stage
 from tenon.node.timeline import MAX_BYTES, MAX_ENTRIES, details, record, result_of
