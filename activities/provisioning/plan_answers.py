@@ -17,7 +17,7 @@ NOMINATED_FOR = timedelta(seconds=20)
 TAINTED_FOR = timedelta(minutes=5)
 """How long after its initialization a node covers its planned pods while a taint that nobody declared keeps them away.
 A slow CNI sets such a taint, and on a second node it would be just as slow. Tenon does not remove the node as empty
-during this time (`HELD_SECONDS` in `worker/cache/state.py`)."""
+during this time (`HELD_SECONDS` in `worker/cache/planned_places.py`)."""
 
 
 @dataclass(slots=True)

@@ -29,6 +29,7 @@ from tenon.simulation.workloads import replica_set
 from worker.cache.buffer_pods import BufferPods
 from worker.cache.cluster import ClusterCache
 from worker.cache.node_versions import decode_revision
+from worker.cache.planned_places import planned_places
 from worker.cache.state import ClusterState
 
 
@@ -131,7 +132,7 @@ def floor_pods(floors: Mapping[str, Resolved]) -> Iterator[Pod]:
 
 
 def _without_promised(pending: Pending, cache: FiledCache) -> Pending:
-    planned = cache.planned()
+    planned = planned_places(cache)
     nominated_pods: dict[str, list[Pod]] = {}
     for pod in pending.pods:
         claim = cache.claims.get(planned.get(pod.uid, ""))

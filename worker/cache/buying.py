@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.planned_pods import parse_planned
+from tenon.kube.records import PodRecord
 
 
 class ClaimedPods:
@@ -54,3 +55,11 @@ class ClaimedPods:
     def claims_for(self, uid: str) -> tuple[str, ...]:
         """The names of the claims that were bought for the pod with this UID, sorted."""
         return self._claims.get(uid, ())
+
+
+def still_needs(claim: ClaimRecord, pod: PodRecord) -> bool:
+    """Whether the pod still needs the claim that was bought for it. A pod that got its node after that went there
+    instead.
+    """
+    created = claim.created_at if pod.node_name else None
+    return created is None or pod.bound_at <= created.timestamp()

@@ -23,6 +23,7 @@ from tenon.resources import Resources, total
 from tenon.scheduling.model import LATER_LABELS, Node
 from worker.cache.csi_drivers import is_settled
 from worker.cache.evacuating_pods import leaving
+from worker.cache.planned_places import planned_places
 from worker.cache.quantities import claimed, stated
 from worker.cache.state import ClusterState
 
@@ -100,7 +101,7 @@ class Expected:
             for node_name, records in state.nominated_pods().items()
         }
         by_uid = {record.uid: record for record in (*state.pending(), *state.pods_to_move())}
-        for uid, claim in state.planned(now).items():
+        for uid, claim in planned_places(state, now).items():
             if uid in by_uid:
                 self._planned.setdefault(claim, []).append(state.planned_pod(by_uid[uid]))
                 self.decided.add(uid)

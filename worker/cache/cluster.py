@@ -33,6 +33,7 @@ from tenon.scheduling.model import Node
 from worker.cache import capacity
 from worker.cache.changes import Topic
 from worker.cache.node_versions import decode_revision
+from worker.cache.planned_places import awaits_pods
 from worker.cache.reflector import SILENCE_SECONDS, Reflector
 from worker.cache.served import RECHECK_SECONDS, served
 from worker.cache.state import ClusterState
@@ -265,7 +266,7 @@ class ClusterCache(ClusterState):
         node = self.node_of(claim)
         if node is None or not claim.initialized:
             return None
-        if self.occupied(node.name) or self.awaits_pods(claim, self.clock() if now is None else now):
+        if self.occupied(node.name) or awaits_pods(self, claim, self.clock() if now is None else now):
             return None
         noted = claim.last_pod_event
         last_event = self.last_pod_event(node.name) or 0.0

@@ -21,6 +21,7 @@ from tenon.rollout.revisions import (
     class_key,
 )
 from tenon.scheduling.model import Node
+from worker.cache.buying import still_needs
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.evacuating_pods import leaving
@@ -28,7 +29,6 @@ from worker.cache.new_nodes import is_unused, undeclared_taint
 from worker.cache.node_pool_view import NodePoolView
 from worker.cache.purchases import purchases
 from worker.cache.quiet_nodes import quiet_since
-from worker.cache.state import still_needs
 from worker.cache.supply_fingerprints import SupplyFingerprints
 
 if TYPE_CHECKING:

@@ -12,14 +12,15 @@ from tenon.apis.managed import manages_claim, manages_pool
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.kube.records import DaemonRecord, NamespacedRecord, NodeRecord, ObjectRecord, PodRecord, ValueRecord
-from tenon.provisioning.buffer_status import BUFFER_TARGETS, named_targets
+from tenon.provisioning.buffer_status import BUFFER_TARGETS
 from tenon.resources import Resources, total
 from tenon.scheduling.model import Node
-from worker.cache.buying import ClaimedPods
+from worker.cache.buying import ClaimedPods, still_needs
 from worker.cache.changes import Changes, Subscription, Topic
 from worker.cache.csi_drivers import CsiDrivers
 from worker.cache.default_topology_spread import DefaultTopologySpread
 from worker.cache.evacuating_pods import EvacuatingPods, leaving
+from worker.cache.listeners import published, schedules_published, specs_published, targets_published
 from worker.cache.node_memo import NodeMemo
 from worker.cache.node_versions import NodeVersions
 from worker.cache.provider_ids import ProviderIds
@@ -27,7 +28,6 @@ from worker.cache.record_changes import (
     became_sized,
     only_pod_event_noted,
     released_protection,
-    schedule_essence,
     what_matters,
 )
 from worker.cache.storage import Storage
@@ -38,13 +38,6 @@ from worker.cache.vpa_predictions import VpaPredictions
 if TYPE_CHECKING:
     from tenon.disruption.nodes import NodeDetail
 
-PLANNED_GRACE_SECONDS = 60.0
-"""Seconds after a node's initialization during which its planned pods may still be on their way."""
-HELD_SECONDS = 300.0
-"""Seconds after a node's initialization during which it does not count as empty while one of its planned pods waits.
-kube-scheduler may place the pod late, for example because a CNI has not removed its taint yet. If the node left, the
-next plan would buy the same one again.
-"""
 _NO_PODS: Mapping[str, PodRecord] = {}
 
 
@@ -77,18 +70,22 @@ class ClusterState:
         self.claims: Table[ClaimRecord] = Table(
             self._claim_changed, keeps=None if every_claim else lambda claim: manages_claim(claim.body)
         )
-        self.pools: Table[ObjectRecord] = Table(self._listener(Topic.POOL), keeps=lambda pool: manages_pool(pool.body))
-        self.nodeclasses: Table[ObjectRecord] = Table(self._listener(Topic.NODECLASS))
-        self.daemonsets: Table[DaemonRecord] = Table(self._listener(Topic.DAEMON))
-        self.limit_ranges: Table[ValueRecord[Resources]] = Table(self._listener(Topic.DAEMON))
+        self.pools: Table[ObjectRecord] = Table(
+            published(self.changes, Topic.POOL), keeps=lambda pool: manages_pool(pool.body)
+        )
+        self.nodeclasses: Table[ObjectRecord] = Table(published(self.changes, Topic.NODECLASS))
+        self.daemonsets: Table[DaemonRecord] = Table(published(self.changes, Topic.DAEMON))
+        self.limit_ranges: Table[ValueRecord[Resources]] = Table(published(self.changes, Topic.DAEMON))
         self.namespaces: Table[ValueRecord[Mapping[str, str]]] = Table(self._namespace_changed)
-        self.overlays: Table[ObjectRecord] = Table(self._spec_listener(Topic.OVERLAY))
-        self.repair_policies: Table[ObjectRecord] = Table(self._spec_listener(Topic.REPAIR_POLICY))
-        self.freezes: Table[ObjectRecord] = Table(self._spec_listener(Topic.FREEZE))
-        self.schedules: Table[ObjectRecord] = Table(self._schedule_changed)
+        self.overlays: Table[ObjectRecord] = Table(specs_published(self.changes, Topic.OVERLAY))
+        self.repair_policies: Table[ObjectRecord] = Table(specs_published(self.changes, Topic.REPAIR_POLICY))
+        self.freezes: Table[ObjectRecord] = Table(specs_published(self.changes, Topic.FREEZE))
+        self.schedules: Table[ObjectRecord] = Table(schedules_published(self.changes))
         self.versions = NodeVersions(lambda key: self.changes.publish(Topic.ROLLOUT, key))
-        self.buffers: Table[NamespacedRecord] = Table(self._spec_listener(Topic.BUFFER))
-        self.buffer_targets = {kind: self._target_table(kind) for kind in BUFFER_TARGETS}
+        self.buffers: Table[NamespacedRecord] = Table(specs_published(self.changes, Topic.BUFFER))
+        self.buffer_targets: dict[str, Table[ValueRecord[int]]] = {
+            kind: Table(targets_published(self.changes, kind, self.buffers)) for kind in BUFFER_TARGETS
+        }
         """By kind, the generations of the objects that CapacityBuffers may refer to."""
         self.csi, self.storage = CsiDrivers(), Storage(self._requests_changed)
         self.moving, self.predictions = EvacuatingPods(), VpaPredictions()
@@ -113,7 +110,7 @@ class ClusterState:
         """By Node name and key. The pods of a node are replaced and never changed, so that snapshots share them."""
         self._pending: dict[str, PodRecord] = {}
         self._untried = UntriedPods()
-        self._unbound: dict[str, PodRecord] = {}
+        self.unbound: dict[str, PodRecord] = {}
         """Pods without a node that are neither terminated nor terminating."""
         self._used: dict[str, Resources] = {}
         self._last_pod_event: dict[str, float] = {}
@@ -160,7 +157,7 @@ class ClusterState:
         self.usage_parts = other.usage_parts
         self.kept_nodes, self.kept_details = other.kept_nodes, other.kept_details
         self._pods_by_node = other._pods_by_node.copy()
-        self._pending, self._unbound = other._pending.copy(), other._unbound.copy()
+        self._pending, self.unbound = other._pending.copy(), other.unbound.copy()
         self._used = other._used.copy()
         self._last_pod_event = other._last_pod_event.copy()
         self._provider_ids = other._provider_ids.snapshot()
@@ -193,9 +190,9 @@ class ClusterState:
     def nominated_pods(self) -> dict[str, list[PodRecord]]:
         """Pods for which kube-scheduler makes room on a node, by that node's name."""
         nominated: dict[str, list[PodRecord]] = {}
-        for key in sorted(self._unbound):
-            if node_name := self._unbound[key].nominated_node:
-                nominated.setdefault(node_name, []).append(self._unbound[key])
+        for key in sorted(self.unbound):
+            if node_name := self.unbound[key].nominated_node:
+                nominated.setdefault(node_name, []).append(self.unbound[key])
         return nominated
 
     def moving_pods(self) -> list[PodRecord]:
@@ -244,44 +241,6 @@ class ClusterState:
         """The NodeClaim of an EC2 instance. None if Tenon did not launch the instance for this cluster."""
         return self.claims.get(self._provider_ids.claim_of_instance(instance_id))
 
-    def planned(self, now: float | None = None) -> dict[str, str]:
-        """Waiting pods that a claim was bought for: pod UID -> claim name.
-
-        A pod drops out when it gets a node or is deleted, when its claim is leaving, and one minute after the claim's
-        node was initialized, so that a pod that did not get there is planned again. A pod that must move keeps its new
-        place until its old node has released it, however long that takes.
-        """
-        now = self.clock() if now is None else now
-        pods = (*self._unbound.values(), *self.pods_to_move())
-        return {pod.uid: claim for pod in pods if (claim := self._place_of(pod, now))}
-
-    def awaits_pods(self, claim: ClaimRecord, now: float) -> bool:
-        """Whether a pod is on its way to this claim, according to `planned`, or still waits while the node is new."""
-        since = claim.initialized_at
-        is_new = since is not None and now < since.timestamp() + HELD_SECONDS
-        for key, uid in self.bought.pods_of(claim.name).items():
-            pod = self.pods.get(key)
-            if pod is None or pod.uid != uid:
-                continue
-            if (is_new and key in self._unbound) or self._place_of(pod, now) == claim.name:
-                return True
-        return False
-
-    def _place_of(self, pod: PodRecord, now: float) -> str:
-        """The first claim, by name, that the pod is on its way to. Empty if there is none."""
-        waits = not (pod.node_name or pod.terminal or pod.deleting)
-        if not waits and not (pod.node_name and self.moving.keeps_place(pod)):
-            return ""
-        for name in self.bought.claims_for(pod.uid):
-            claim = self.claims.get(name)
-            if claim is None or self.bought.pods_of(name).get(pod.key) != pod.uid:
-                continue
-            if leaving(self.node_of(claim), claim):
-                continue
-            if _awaits_pods(claim, now) if waits else still_needs(claim, pod):
-                return name
-        return ""
-
     def used(self, node_name: str) -> Resources:
         """The requests of all pods on a node, without terminated pods."""
         node_usage = self._used.get(node_name)
@@ -307,9 +266,9 @@ class ClusterState:
             self.changes.publish(Topic.PENDING, replica.key)
         waited, waits = key in self._pending, self._note_pending(key, after)
         if after is not None and not (after.node_name or after.terminal or after.deleting):
-            self._unbound[key] = after
+            self.unbound[key] = after
         else:
-            self._unbound.pop(key, None)
+            self.unbound.pop(key, None)
         moved = any(pod.node_name in self.moving.nodes() for pod in (before, after) if pod and pod.node_name)
         if waited != waits or moved or (before and after and before.uid != after.uid and waits):
             self.changes.publish(Topic.PENDING, key)
@@ -450,43 +409,3 @@ class ClusterState:
     def _requests_changed(self, pod_key: str) -> None:
         if pod_key in self._pending:
             self.changes.publish(Topic.PENDING, pod_key)
-
-    def _listener(self, topic: Topic) -> Callable[[str, object, object], None]:
-        return lambda key, _before, _after: self.changes.publish(topic, key)
-
-    def _target_table(self, kind: str) -> Table[ValueRecord[int]]:
-        """A table whose changes are reported for the buffers that refer to the object."""
-
-        def publish(key: str, _before: object, _after: object) -> None:
-            namespace, _, name = key.partition("/")
-            for buffer in self.buffers:
-                if (kind, name) in named_targets(buffer.spec) and buffer.key.startswith(f"{namespace}/"):
-                    self.changes.publish(Topic.BUFFER, buffer.key)
-
-        return Table(publish)
-
-    def _schedule_changed(self, key: str, before: ObjectRecord | None, after: ObjectRecord | None) -> None:
-        if schedule_essence(before) != schedule_essence(after):
-            self.changes.publish(Topic.SCHEDULE, key)
-
-    def _spec_listener(self, topic: Topic) -> Callable[[str, ObjectRecord | None, ObjectRecord | None], None]:
-        """A listener that reports changes of the spec and ignores writes of the status."""
-
-        def publish(key: str, before: ObjectRecord | None, after: ObjectRecord | None) -> None:
-            if before is None or after is None or before.version_of_spec != after.version_of_spec:
-                self.changes.publish(topic, key)
-
-        return publish
-
-
-def still_needs(claim: ClaimRecord, pod: PodRecord) -> bool:
-    """Whether the pod still needs the claim that was bought for it. A pod that got its node after that went there
-    instead.
-    """
-    created = claim.created_at if pod.node_name else None
-    return created is None or pod.bound_at <= created.timestamp()
-
-
-def _awaits_pods(claim: ClaimRecord, now: float) -> bool:
-    since = claim.initialized_at  # read once, because this runs for every waiting pod
-    return not claim.initialized if since is None else now < since.timestamp() + PLANNED_GRACE_SECONDS

@@ -18,6 +18,7 @@ from tests.activities.node.fake_kube import Recorder
 from tests.activities.provisioning.fake_view import START, FakeClaims, FakeTypes, node_class, node_pool
 from tests.worker.cache.objects import claim, daemonset, namespace, node, owned_by, running, waiting
 from worker.cache.cluster import ClusterCache
+from worker.cache.planned_places import planned_places
 from worker.cache.planning_view import PlanningView
 
 LEAVING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
@@ -181,9 +182,9 @@ async def test_a_claim_does_not_answer_for_a_pod_that_went_elsewhere_sch_005() -
     at.show(conditions=[initialized], allocatable={"cpu": "500m", "pods": "1"})
     at.now += timedelta(days=3)
     assert [pod.name for pod in at.batcher.undecided()] == ["web"]
-    assert at.cache.planned() == {}
+    assert planned_places(at.cache) == {}
     assert len((await at.plan()).claims) == 1
-    assert list(at.cache.planned()) == ["uid-web"], "the new claim answers for it"
+    assert list(planned_places(at.cache)) == ["uid-web"], "the new claim answers for it"
 
 
 async def test_dis10_a_nominated_node_is_not_empty_until_the_pod_is_planned_again() -> None:

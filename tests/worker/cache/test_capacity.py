@@ -16,6 +16,7 @@ from tenon.scheduling.model import Node
 from tests.worker.cache.cluster_state import NOW, STATUS, state
 from tests.worker.cache.objects import claim, daemonset, node, owned_by, pod, running, waiting
 from worker.cache.capacity import daemon_pods, scheduling_nodes
+from worker.cache.planned_places import planned_places
 from worker.cache.state import ClusterState
 from worker.cache.usage import pool_usages
 
@@ -120,7 +121,7 @@ def test_a_claim_without_a_node_counts_with_its_planned_pods_sch_090() -> None:
     assert node.labels == {"kubernetes.io/arch": "arm64", "karpenter.sh/nodepool": "pool", **STARTED}
     assert node.requirements is not None
     assert node.requirements["topology.kubernetes.io/zone"].values == ("a", "b")
-    assert result.planned(NOW) == {"uid-wanted": "claim"}
+    assert planned_places(result, NOW) == {"uid-wanted": "claim"}
 
 
 def test_sch001_a_nominated_pod_holds_its_room_until_it_goes_elsewhere() -> None:

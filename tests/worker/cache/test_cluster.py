@@ -19,6 +19,7 @@ from tests.activities.kubernetes.fake_api import FakeApi
 from tests.worker.cache.objects import claim, node, owned_by, pod, running, waiting
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
+from worker.cache.planned_places import planned_places
 from worker.cache.served import RECHECK_SECONDS
 from worker.cache.table import PORTION
 
@@ -136,7 +137,7 @@ def test_node_and_claim_find_each_other_by_provider_id_then_by_name() -> None:
 
 def unplanned(cache: Cache, now: float | None = None) -> list[Pod]:
     """Pending pods that no NodeClaim was bought for."""
-    planned = cache.planned(now)
+    planned = planned_places(cache, now)
     return [pod for pod in cache.pending_pods() if pod.uid not in planned]
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.worker.cache.objects import budget, claim, node, owned_by, running, waiting
 from worker.cache.capacity import scheduling_nodes
 from worker.cache.cluster import ClusterCache
+from worker.cache.planned_places import planned_places
 from worker.cache.planning_view import PlanningView
 from worker.cache.state import ClusterState
 
@@ -163,18 +164,18 @@ def test_a_claim_answers_for_a_pod_until_its_old_node_lets_it_go_sch_005() -> No
         initialized="2026-01-01T00:00:00Z",
     )
     cluster_state = state(nodes=[node(meta=LEAVING), node("m")], claims=[new], pods=[running("web", "n")])
-    assert cluster_state.planned(NOW) == {"uid-web": "new"}
+    assert planned_places(cluster_state, NOW) == {"uid-web": "new"}
     pods = {node.name: [pod.name for pod in node.pods] for node in scheduling_nodes(cluster_state, NOW)}
     assert pods == {"m": ["web"]}, "it counts where it will be, and nowhere else"
     cluster_state.nodes.on_event("n", node())
-    assert cluster_state.planned(NOW) == {}, "it stays after all"
+    assert planned_places(cluster_state, NOW) == {}, "it stays after all"
 
 
 def test_a_leaving_claim_covers_no_pods_sch_005() -> None:
     """Its own pods, which it was bought for once, must move too."""
     old = claim(meta={**PLANNED, "labels": {"karpenter.sh/nodepool": "pool"}})
     cluster_state = state(nodes=[node(meta=LEAVING)], claims=[old], pods=[running("web", "n")])
-    assert cluster_state.planned(NOW) == {}
+    assert planned_places(cluster_state, NOW) == {}
     assert moving(cluster_state) == ["web"]
 
 
