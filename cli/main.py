@@ -110,12 +110,14 @@ plan on them. The processes of a worker have thresholds of their own (`worker.ru
 def main() -> None:
     """Run the command and exit the process with its status."""
     gc.set_threshold(*GC_THRESHOLDS)
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # it looks for them in the metadata of every package
     open_what_is_closed()
     try:
         with report_unwritable_output():
             completion.prepare()
             app(prog_name=_program())
     except SystemExit as ended:
+        gc.freeze()  # otherwise the interpreter searches all objects for cycles once more before it exits
         status = ended.code if isinstance(ended.code, int) else int(bool(ended.code))
         if "temporalio" in sys.modules:
             from worker.runtime.hard_exit import hard_exit

@@ -104,7 +104,7 @@ class Defaults(ApiModel):
 class _KarpenterDocument(ApiModel):
     model_config = ConfigDict(extra="forbid")
 
-    pod_topology_spread: Defaults = Defaults()
+    pod_topology_spread: Defaults = Field(default_factory=Defaults)
 
 
 class _Plugin(ApiModel):

@@ -39,8 +39,8 @@ class ClaimStatus(ApiModel):
 
 class PersistentVolumeClaim(ApiModel):
     metadata: Metadata
-    spec: ClaimTemplateSpec = ClaimTemplateSpec()
-    status: ClaimStatus = ClaimStatus()
+    spec: ClaimTemplateSpec = Field(default_factory=ClaimTemplateSpec)
+    status: ClaimStatus = Field(default_factory=ClaimStatus)
 
 
 class TopologyExpression(ApiModel):
@@ -74,7 +74,7 @@ class CsiNodeSpec(ApiModel):
 
 class CsiNode(ApiModel):
     metadata: Metadata
-    spec: CsiNodeSpec = CsiNodeSpec()
+    spec: CsiNodeSpec = Field(default_factory=CsiNodeSpec)
 
 
 class CsiDriverSpec(ApiModel):
@@ -83,7 +83,7 @@ class CsiDriverSpec(ApiModel):
 
 class CsiDriverObject(ApiModel):
     metadata: Metadata
-    spec: CsiDriverSpec = CsiDriverSpec()
+    spec: CsiDriverSpec = Field(default_factory=CsiDriverSpec)
 
 
 class ContainerStatus(ApiModel):
@@ -102,11 +102,11 @@ class PodStatus(ApiModel):
 class Pod(ApiModel):
     metadata: Metadata
     spec: PodSpec
-    status: PodStatus = PodStatus()
+    status: PodStatus = Field(default_factory=PodStatus)
 
 
 class Template(ApiModel):
-    metadata: Metadata = Metadata()
+    metadata: Metadata = Field(default_factory=Metadata)
     spec: PodSpec
 
 
@@ -123,7 +123,7 @@ class StoredTemplate(ApiModel):
     """A volume claim template of a StatefulSet."""
 
     metadata: Named
-    spec: ClaimTemplateSpec = ClaimTemplateSpec()
+    spec: ClaimTemplateSpec = Field(default_factory=ClaimTemplateSpec)
 
 
 class Ordinals(ApiModel):
@@ -172,7 +172,7 @@ class WorkloadStatus(ApiModel):
 class Workload(ApiModel):
     metadata: Metadata
     spec: WorkloadSpec
-    status: WorkloadStatus = WorkloadStatus()
+    status: WorkloadStatus = Field(default_factory=WorkloadStatus)
 
     @model_validator(mode="after")
     def _indexes_are_counted(self) -> Self:
@@ -212,7 +212,7 @@ class LimitRangeSpec(ApiModel):
 
 class LimitRange(ApiModel):
     metadata: Metadata
-    spec: LimitRangeSpec = LimitRangeSpec()
+    spec: LimitRangeSpec = Field(default_factory=LimitRangeSpec)
 
 
 class RuntimeClassObject(RuntimeClass):
@@ -228,11 +228,11 @@ class Labelled(ApiModel):
 class WithNodeStatus(Labelled):
     """What Nodes and NodeClaims have in common. `tenon.apis.nodeclaim` validates the rest of a NodeClaim."""
 
-    status: NodeStatus = NodeStatus()
+    status: NodeStatus = Field(default_factory=NodeStatus)
 
 
 class Node(WithNodeStatus):
-    spec: NodeSpec = NodeSpec()
+    spec: NodeSpec = Field(default_factory=NodeSpec)
 
 
 MODELS: dict[str, type[ApiModel]] = {

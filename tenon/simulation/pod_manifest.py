@@ -75,7 +75,7 @@ class Port(ApiModel):
 
 class Container(ApiModel):
     name: str = ""
-    resources: Needs = Needs()
+    resources: Needs = Field(default_factory=Needs)
     ports: list[Port] = []
     restart_policy: str = ""
 
@@ -268,8 +268,8 @@ class RuntimeScheduling(ApiModel):
 class RuntimeClass(ApiModel):
     """What a RuntimeClass adds to its pods."""
 
-    overhead: RuntimeOverhead = RuntimeOverhead()
-    scheduling: RuntimeScheduling = RuntimeScheduling()
+    overhead: RuntimeOverhead = Field(default_factory=RuntimeOverhead)
+    scheduling: RuntimeScheduling = Field(default_factory=RuntimeScheduling)
 
 
 class PodSpec(ApiModel):
@@ -281,7 +281,7 @@ class PodSpec(ApiModel):
     init_containers: list[Container] = []
     overhead: Amounts = {}
     runtime_class_name: str = ""
-    resources: Needs = Needs()
+    resources: Needs = Field(default_factory=Needs)
     topology_spread_constraints: Annotated[list[Spread], AfterValidator(_each_once)] = []
     volumes: list[Volume] = []
     resource_claims: list[dict[str, Any]] = []
