@@ -6,6 +6,7 @@ validated, such as files given to the command line or objects stored before the 
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -134,6 +135,10 @@ class ApiModel(BaseModel):
     )
 
     rules: ClassVar[tuple[Rule, ...]] = ()
+
+    def problems(self) -> Iterable[tuple[str, str]]:
+        """Yield the path and the sentence of each problem that neither a field nor a rule shows."""
+        return ()
 
     @model_validator(mode="before")
     @classmethod

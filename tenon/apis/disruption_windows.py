@@ -14,10 +14,8 @@ from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from croniter import CroniterBadDateError, croniter
-
+from tenon.apis.cron import earlier_hits, is_cron, later_hits
 from tenon.apis.duration import HOURS_AND_MINUTES, Duration
-from tenon.apis.nodepool import SCHEDULE_PATTERN
 from tenon.apis.reasons import BUDGETED, Reason
 from tenon.errors import TenonError
 
@@ -72,24 +70,19 @@ class DisruptionWindow:
         zone = ZoneInfo(self.timezone)
         local = now.astimezone(zone).replace(tzinfo=None)
         opening: datetime | None = None
-        hits = croniter(self.schedule, local - _LONGEST_CHANGE)  # of an hour that comes twice, the second may be ahead
-        while True:
-            hit: datetime = hits.get_next(datetime)
+        # of an hour that comes twice, the second may be ahead
+        for hit in later_hits(self.schedule, local - _LONGEST_CHANGE):
             later = [at for at in self._instants(hit, zone) if at > now]
             opening = min([*later, *([opening] if opening else [])], default=None)
             if opening is not None and hit > local:
                 return opening.astimezone(zone)
+        raise ValueError(f"{_shown(self.schedule)} names no day that exists, so the window never opens")
 
     def openings(self, since: datetime, until: datetime) -> Iterator[datetime]:
         """Yield when the window opens, from ``since`` on and before ``until``, in no order."""
         zone = ZoneInfo(self.timezone)
         last = until.astimezone(zone).replace(tzinfo=None) + _LONGEST_CHANGE
-        hits = croniter(self.schedule, since.astimezone(zone).replace(tzinfo=None) - _LONGEST_CHANGE)
-        while True:
-            try:
-                hit: datetime = hits.get_next(datetime)
-            except CroniterBadDateError:
-                return
+        for hit in later_hits(self.schedule, since.astimezone(zone).replace(tzinfo=None) - _LONGEST_CHANGE):
             if hit > last:
                 return
             yield from (at for at in self._instants(hit, zone) if since <= at < until)
@@ -99,16 +92,12 @@ class DisruptionWindow:
         local = now.astimezone(zone).replace(tzinfo=None)
         opening: datetime | None = None
         # In an hour that comes twice, hits ahead on the clock have passed once.
-        hits = croniter(self.schedule, local + (_LONGEST_CHANGE if now.astimezone(zone).fold else _MINUTE))
-        while True:
-            try:
-                hit: datetime = hits.get_prev(datetime)
-            except CroniterBadDateError:
-                return opening
+        for hit in earlier_hits(self.schedule, local + (_LONGEST_CHANGE if now.astimezone(zone).fold else _MINUTE)):
             earlier = [at for at in self._instants(hit, zone) if at <= now]
             opening = max([*earlier, *([opening] if opening else [])], default=None)
             if opening is not None and hit <= local:
-                return opening
+                break
+        return opening
 
     def _instants(self, hit: datetime, zone: ZoneInfo) -> Iterator[datetime]:
         """Yield when the clock of the zone shows this time: at two instants if it goes back over it."""
@@ -193,11 +182,9 @@ def _reasons(entry: dict[str, Any], index: int) -> tuple[str, ...]:
 
 def cron_problem(schedule: Any) -> str:
     """Return why a value is not a cron schedule that hits at some time; empty if it is."""
-    if not isinstance(schedule, str) or not re.fullmatch(SCHEDULE_PATTERN, schedule) or not croniter.is_valid(schedule):
+    if not isinstance(schedule, str) or not is_cron(schedule):
         return f"{_shown(schedule)} is not a cron schedule of five fields, such as '0 2 * * 6'"
-    try:
-        croniter(schedule, _SOME_DAY).get_next(datetime)
-    except CroniterBadDateError:
+    if next(later_hits(schedule, _SOME_DAY), None) is None:
         return f"{_shown(schedule)} names no day that exists, so the window can never open"
     return ""
 

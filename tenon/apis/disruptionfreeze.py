@@ -139,6 +139,10 @@ class DisruptionFreeze(ApiModel):
     spec: DisruptionFreezeSpec = Field(default_factory=DisruptionFreezeSpec)
     status: DisruptionFreezeStatus = Field(default_factory=DisruptionFreezeStatus)
 
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield its problems as `ApiModel.problems` does."""
+        yield from freeze_problems(self.spec)
+
 
 def freeze_problems(spec: DisruptionFreezeSpec) -> Iterator[tuple[str, str]]:
     """Yield the path and the sentence of each problem that the API server cannot see."""

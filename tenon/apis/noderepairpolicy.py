@@ -14,6 +14,7 @@ from pydantic import Field
 
 from tenon.apis.base import ApiModel, Rule, Timestamp
 from tenon.apis.common import KEY_PATTERN, MAX_KEY, Conditions, ConditionStatus, LabelValue, ObjectMeta
+from tenon.apis.cron import budget_problems
 from tenon.apis.duration import BudgetDuration, PlainDuration
 from tenon.apis.nodepool import BUDGET_NODES_PATTERN, SCHEDULE_PATTERN, SCHEDULES_PAIRED
 
@@ -198,6 +199,11 @@ class NodeRepairPolicy(ApiModel):
     metadata: ObjectMeta = Field(default_factory=ObjectMeta)
     spec: NodeRepairPolicySpec
     status: NodeRepairPolicyStatus = Field(default_factory=NodeRepairPolicyStatus)
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield its problems as `ApiModel.problems` does."""
+        yield from rule_problems(self.spec)
+        yield from budget_problems(self.spec.budgets, "spec.budgets")
 
 
 def rule_problems(spec: NodeRepairPolicySpec) -> Iterator[tuple[str, str]]:

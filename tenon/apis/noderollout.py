@@ -172,6 +172,10 @@ class NodeRollout(ApiModel):
     spec: NodeRolloutSpec
     status: NodeRolloutStatus = Field(default_factory=NodeRolloutStatus)
 
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield its problems as `ApiModel.problems` does."""
+        yield from rollout_problems(self.spec)
+
 
 def rollout_problems(spec: NodeRolloutSpec) -> Iterator[tuple[str, str]]:
     """Yield the path and the sentence of each problem that no single field shows."""

@@ -159,6 +159,10 @@ class NodeSchedule(ApiModel):
         """Whether it asks for anything: neither its spec nor its Temporal Schedule suspends it."""
         return not (self.spec.suspend or self.status.paused)
 
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield its problems as `ApiModel.problems` does."""
+        yield from schedule_problems(self.spec)
+
 
 def schedule_problems(spec: NodeScheduleSpec) -> Iterator[tuple[str, str]]:
     """Yield the path and the sentence of each problem that the API server cannot see."""

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from croniter import croniter
 from pydantic import ValidationError
 
 from tenon import resources
@@ -23,18 +22,15 @@ from tenon.apis.boolean_annotations import read_boolean
 from tenon.apis.cel_rules import broken_rules
 from tenon.apis.common import SelectorRequirement, Taint, is_label_name, is_label_value
 from tenon.apis.consolidation_limits import read_least_saving, read_rest
+from tenon.apis.cron import budget_problems
 from tenon.apis.disruption_windows import read_windows
-from tenon.apis.disruptionfreeze import DisruptionFreeze, freeze_problems
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.gpu_sharing import shares_gpus
 from tenon.apis.hourly_cost import read_max_hourly_cost
 from tenon.apis.kubelet import EVICTION_SIGNALS, THRESHOLD_PATTERN, KubeletConfiguration, expressions_in
 from tenon.apis.kubelet_types import type_errors, unknown_setting
 from tenon.apis.nodeclaim import NodeClaim
-from tenon.apis.nodepool import SCHEDULE_PATTERN, Budget, NodePool, TemplateSpec
-from tenon.apis.noderepairpolicy import NodeRepairPolicy, RepairBudget, rule_problems
-from tenon.apis.noderollout import NodeRollout, rollout_problems
-from tenon.apis.nodeschedule import NodeSchedule, schedule_problems
+from tenon.apis.nodepool import NodePool, TemplateSpec
 from tenon.apis.parse_errors import kind_of, sentence_of
 from tenon.apis.purchase_goals import read_premium, read_spot_share
 from tenon.apis.restricted import KNOWN_VALUES, restricted_reason
@@ -128,15 +124,7 @@ def check(resource: ApiModel) -> list[FieldError]:
         return check_nodeclaim(resource)
     if isinstance(resource, EC2NodeClass):
         return check_ec2nodeclass(resource)
-    if isinstance(resource, NodeRepairPolicy):
-        return check_noderepairpolicy(resource)
-    if isinstance(resource, NodeRollout):
-        return check_noderollout(resource)
-    if isinstance(resource, DisruptionFreeze):
-        return check_disruptionfreeze(resource)
-    if isinstance(resource, NodeSchedule):
-        return check_nodeschedule(resource)
-    return _broken_rules(resource)
+    return [*_broken_rules(resource), *(FieldError(path, sentence) for path, sentence in resource.problems())]
 
 
 def check_nodepool(pool: NodePool) -> list[FieldError]:
@@ -149,7 +137,7 @@ def check_nodepool(pool: NodePool) -> list[FieldError]:
         *_requirements(spec.requirements, "spec.template.spec.requirements", closed=(labels.NODEPOOL,)),
         *_taints(spec, "spec.template.spec"),
         *_limits(pool.spec.limits),
-        *_schedules(pool.spec.disruption.budgets, "spec.disruption.budgets"),
+        *(FieldError(*problem) for problem in budget_problems(pool.spec.disruption.budgets, "spec.disruption.budgets")),
         *_annotations(pool.metadata.annotations, _READERS),
     ]
 
@@ -220,37 +208,6 @@ def _kubelet_types(settings: Mapping[str, Any]) -> Iterable[FieldError]:
             yield FieldError(path, f"is not a signal: use one of {', '.join(EVICTION_SIGNALS)}")
         elif isinstance(amount, str) and re.match(THRESHOLD_PATTERN, amount) is None:
             yield FieldError(path, f"{amount[:80]!r} is neither a percentage from 0% to 100% nor an amount")
-
-
-def check_noderepairpolicy(policy: NodeRepairPolicy) -> list[FieldError]:
-    """Return all problems of a NodeRepairPolicy."""
-    return [
-        *_broken_rules(policy),
-        *(FieldError(path, sentence) for path, sentence in rule_problems(policy.spec)),
-        *_schedules(policy.spec.budgets, "spec.budgets"),
-    ]
-
-
-def check_noderollout(rollout: NodeRollout) -> list[FieldError]:
-    """Return all problems of a NodeRollout."""
-    return [
-        *_broken_rules(rollout),
-        *(FieldError(path, sentence) for path, sentence in rollout_problems(rollout.spec)),
-    ]
-
-
-def check_disruptionfreeze(freeze: DisruptionFreeze) -> list[FieldError]:
-    """Return all problems of a DisruptionFreeze."""
-    return [
-        *_broken_rules(freeze),
-        *(FieldError(path, sentence) for path, sentence in freeze_problems(freeze.spec)),
-    ]
-
-
-def check_nodeschedule(schedule: NodeSchedule) -> list[FieldError]:
-    """Return all problems of a NodeSchedule."""
-    problems = (FieldError(path, sentence) for path, sentence in schedule_problems(schedule.spec))
-    return [*_broken_rules(schedule), *problems]
 
 
 def unreadable_expressions(kubelet: KubeletConfiguration) -> list[FieldError]:
@@ -337,15 +294,6 @@ def _limits(limits: Mapping[str, str]) -> Iterable[FieldError]:
             yield FieldError(f"spec.limits[{name}]", f"{quantity} is below zero: a limit must not be negative")
 
 
-def _schedules(budgets: Sequence[Budget | RepairBudget], path: str) -> Iterable[FieldError]:
-    for index, budget in enumerate(budgets):
-        if budget.schedule is not None and not _is_cron(budget.schedule):
-            yield FieldError(
-                f"{path}[{index}].schedule",
-                f"{budget.schedule[:80]!r} is not a cron schedule of five fields, such as '0 9 * * 1-5'",
-            )
-
-
 def _annotations(
     annotations: Mapping[str, str], readers: Mapping[str, Callable[[str], object]]
 ) -> Iterable[FieldError]:
@@ -357,10 +305,6 @@ def _annotations(
             read(text)
         except ValueError as error:
             yield FieldError(f"metadata.annotations[{key}]", str(error))
-
-
-def _is_cron(schedule: str) -> bool:
-    return re.fullmatch(SCHEDULE_PATTERN, schedule) is not None and croniter.is_valid(schedule)
 
 
 def _path(location: Iterable[int | str]) -> str:

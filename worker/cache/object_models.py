@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from activities.disruption.repair_policies import RepairPolicies
 from tenon.apis.base import ApiModel
-from tenon.apis.disruptionfreeze import DisruptionFreeze
 from tenon.apis.nodeoverlay import NodeOverlay
-from tenon.apis.noderepairpolicy import BUILT_IN, NodeRepairPolicy
-from tenon.apis.noderollout import NodeRollout
 from tenon.apis.validation import FieldError, parse
 from tenon.kube.records import ObjectRecord
 from worker.cache.cluster import ClusterCache
+
+if TYPE_CHECKING:  # each is loaded with the first object of its kind: a plan from files has none of most
+    from activities.disruption.repair_policies import RepairPolicies
+    from tenon.apis.disruptionfreeze import DisruptionFreeze
+    from tenon.apis.noderepairpolicy import NodeRepairPolicy
+    from tenon.apis.noderollout import NodeRollout
 
 ModelT = TypeVar("ModelT", bound=ApiModel)
 Parsed = tuple[ModelT | None, list[FieldError]]
@@ -48,6 +50,8 @@ class ObjectModels:
 
     def disruption_freeze(self, record: ObjectRecord) -> Parsed[DisruptionFreeze]:
         """A DisruptionFreeze's model, and its validation errors."""
+        from tenon.apis.disruptionfreeze import DisruptionFreeze
+
         return parsed(self._freezes, DisruptionFreeze, record)
 
     def disruption_freezes(self) -> list[DisruptionFreeze]:
@@ -60,14 +64,21 @@ class ObjectModels:
 
     def node_rollout(self, record: ObjectRecord) -> Parsed[NodeRollout]:
         """A NodeRollout's model, and its validation errors."""
+        from tenon.apis.noderollout import NodeRollout
+
         return parsed(self._node_rollouts, NodeRollout, record)
 
     def repair_policy(self, record: ObjectRecord) -> Parsed[NodeRepairPolicy]:
         """A NodeRepairPolicy's model, and its validation errors."""
+        from tenon.apis.noderepairpolicy import NodeRepairPolicy
+
         return parsed(self._repair_policies, NodeRepairPolicy, record)
 
     def repair_policies(self) -> RepairPolicies:
         """The NodeRepairPolicies that users wrote, and the names of those that have problems."""
+        from activities.disruption.repair_policies import RepairPolicies
+        from tenon.apis.noderepairpolicy import BUILT_IN
+
         policies: list[NodeRepairPolicy] = []
         invalid: set[str] = set()
         for record in self._cache.repair_policies:
