@@ -15,7 +15,7 @@ class _File(Console):
     """Truncates and wraps nothing, and leaves out the spaces at the end of a line."""
 
     def __init__(self) -> None:
-        super().__init__(width=UNLIMITED)
+        super().__init__(width=UNLIMITED, emoji=False)
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print the objects."""
@@ -31,5 +31,5 @@ def indented(text: str | Text) -> Padding:
 
 def output_console() -> Console:
     """Return the console for standard output."""
-    console = Console()
+    console = Console(emoji=False)  # nothing that Tenon prints is one, and their list takes long to load
     return console if console.is_terminal else _File()

@@ -15,7 +15,6 @@ from cli.simulating import builtin
 from tenon.manifests.concatenated_json import with_separators
 from tenon.manifests.faults import ManifestError, Source
 from tenon.scheduling.model import InstanceType
-from tenon.simulation.catalogue import read_catalogue
 from tenon.simulation.objects import Objects
 from tenon.simulation.reading import read_text
 
@@ -64,6 +63,8 @@ def read_catalogue_file(name: str | None) -> tuple[list[InstanceType], list[Mani
     """Return the instance types of a file, or the built-in ones."""
     if name is None:
         return list(builtin.types()), []
+    from tenon.simulation.catalogue import read_catalogue  # loads models that the built-in types do not need
+
     faults: list[ManifestError] = []
     text = _text(name, faults)
     if text is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from tenon.apis import labels
 from tenon.ec2.refusals.backoff import Backoff
@@ -15,9 +16,11 @@ from tenon.evolve import evolve
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pool_reasons import Obstacle, ObstacleKind
 from tenon.kube.timestamps import next_attempt
-from tenon.messages.provisioning import ShortageWait
 from tenon.money import per_hour, price_text
 from tenon.sentences import counted
+
+if TYPE_CHECKING:  # most plans wait for nothing, and load no messages
+    from tenon.messages.provisioning import ShortageWait
 
 
 def price_obstacle(wait: ShortageWait) -> Obstacle:

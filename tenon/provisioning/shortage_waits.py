@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
 
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
@@ -16,14 +17,16 @@ from tenon.evolve import evolve
 from tenon.kube.pod import Pod
 from tenon.kube.pool_reasons import NoPlace
 from tenon.kube.requirements import Requirement, Requirements
-from tenon.messages.provisioning import ShortageWait
 from tenon.provisioning.shortage_sentences import price_obstacle
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import Plan, PlannedClaim
 
+if TYPE_CHECKING:  # most plans wait for nothing, and load no messages
+    from tenon.messages.provisioning import ShortageWait
+
 MAX_GROUPS = 20
 """How many groups of waiting pods a workflow remembers."""
-Waits = Mapping[str, ShortageWait]
+Waits: TypeAlias = "Mapping[str, ShortageWait]"
 """By the key of a pod, what it waits for."""
 
 
@@ -119,6 +122,8 @@ def _wait(claim: PlannedClaim, pools: Mapping[str, NodePool], prices: TypeChoice
     usual, factor = prices.usual(claim), price_factor(annotations)
     if usual is None or not is_far_dearer(claim.price, usual.price, factor):
         return None
+    from tenon.messages.provisioning import ShortageWait
+
     return ShortageWait(
         pool=claim.pool,
         instance_type=claim.offering.instance_type,

@@ -12,78 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 from tenon.apis.base import ApiModel
 from tenon.apis.validation import FieldError
 from tenon.simulation.fields import Amounts, Condition, Metadata, Text, located
-from tenon.simulation.pod_manifest import ClaimTemplateSpec, LabelSelector, NodeSelector, PodSpec, RuntimeClass, Taint
-
-
-class VolumeNodeAffinity(ApiModel):
-    required: NodeSelector | None = None
-
-
-class VolumeSource(ApiModel):
-    driver: str = ""
-
-
-class VolumeSpec(ApiModel):
-    csi: VolumeSource | None = None
-    node_affinity: VolumeNodeAffinity | None = None
-
-
-class PersistentVolume(ApiModel):
-    metadata: Metadata
-    spec: VolumeSpec
-
-
-class ClaimStatus(ApiModel):
-    phase: str = ""
-
-
-class PersistentVolumeClaim(ApiModel):
-    metadata: Metadata
-    spec: ClaimTemplateSpec = Field(default_factory=ClaimTemplateSpec)
-    status: ClaimStatus = Field(default_factory=ClaimStatus)
-
-
-class TopologyExpression(ApiModel):
-    key: Text
-    values: list[str]
-
-
-class TopologyTerm(ApiModel):
-    match_label_expressions: list[TopologyExpression] = []
-
-
-class StorageClass(ApiModel):
-    metadata: Metadata
-    provisioner: str = ""
-    volume_binding_mode: Literal["Immediate", "WaitForFirstConsumer"] = "Immediate"
-    allowed_topologies: list[TopologyTerm] = []
-
-
-class AttachableCount(ApiModel):
-    count: int | None = Field(default=None, ge=0, le=2**31 - 1)
-
-
-class CsiDriver(ApiModel):
-    name: Text
-    allocatable: AttachableCount | None = None
-
-
-class CsiNodeSpec(ApiModel):
-    drivers: list[CsiDriver] = []
-
-
-class CsiNode(ApiModel):
-    metadata: Metadata
-    spec: CsiNodeSpec = Field(default_factory=CsiNodeSpec)
-
-
-class CsiDriverSpec(ApiModel):
-    prevent_pod_scheduling_if_missing: bool = False
-
-
-class CsiDriverObject(ApiModel):
-    metadata: Metadata
-    spec: CsiDriverSpec = Field(default_factory=CsiDriverSpec)
+from tenon.simulation.pod_manifest import ClaimTemplateSpec, LabelSelector, PodSpec, RuntimeClass, Taint
 
 
 class ContainerStatus(ApiModel):
@@ -235,6 +164,7 @@ class Node(WithNodeStatus):
     spec: NodeSpec = Field(default_factory=NodeSpec)
 
 
+VOLUME_KINDS = {"PersistentVolume", "PersistentVolumeClaim", "StorageClass", "CSINode", "CSIDriver"}
 MODELS: dict[str, type[ApiModel]] = {
     "Pod": Pod,
     "Deployment": Workload,
@@ -246,11 +176,6 @@ MODELS: dict[str, type[ApiModel]] = {
     "Node": Node,
     "NodeClaim": WithNodeStatus,
     "PriorityClass": PriorityClass,
-    "PersistentVolume": PersistentVolume,
-    "PersistentVolumeClaim": PersistentVolumeClaim,
-    "StorageClass": StorageClass,
-    "CSINode": CsiNode,
-    "CSIDriver": CsiDriverObject,
     "LimitRange": LimitRange,
     "RuntimeClass": RuntimeClassObject,
 }
@@ -259,7 +184,15 @@ MODELS: dict[str, type[ApiModel]] = {
 def problems(kind: str, body: dict[str, Any]) -> list[FieldError]:
     """Return all problems of an object of a built-in Kubernetes kind."""
     try:
-        MODELS.get(kind, Labelled).model_validate(body)
+        _model_of(kind).model_validate(body)
     except ValidationError as error:
         return located(error)
     return []
+
+
+def _model_of(kind: str) -> type[ApiModel]:
+    if kind in VOLUME_KINDS:
+        from tenon.simulation.volume_manifests import VOLUME_MODELS
+
+        return VOLUME_MODELS[kind]
+    return MODELS.get(kind, Labelled)

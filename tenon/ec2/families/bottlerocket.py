@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Mapping
 from typing import Any
 
@@ -70,6 +69,8 @@ def _user_data(node: Bootstrap) -> str:
         BottlerocketSettingError: Bottlerocket does not take a kubelet setting of the class, or the user's part has
             taints.
     """
+    import tomllib  # only launches of Bottlerocket nodes read it
+
     _check(node.kubelet)
     try:
         own = tomllib.loads(node.user_data)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from tenon.apis import labels
 from tenon.ec2.refusals.backoff import FIRST_PAUSE, Backoff, in_whole_seconds
 from tenon.ec2.refusals.vcpu_quotas import quota_of
 from tenon.kube.offerings import EVERY_ZONE, FULL_RESERVATION, QUOTA, OfferingKey
 from tenon.kube.timestamps import next_attempt
-from tenon.messages.provisioning import UnavailableTypes
 from tenon.sentences import counted, first_few, listed
+
+if TYPE_CHECKING:  # a plan from files has nothing refused, and loads no messages
+    from tenon.messages.provisioning import UnavailableTypes
 
 UNAVAILABLE_OFFERINGS_TTL = FIRST_PAUSE
 """How long plans avoid an offering after EC2 refused it once, or took an instance of it back (AWS-033)."""
@@ -82,6 +85,8 @@ def grouped(backoffs: Mapping[OfferingKey, Backoff]) -> list[UnavailableTypes]:
 
     Instants are whole seconds, or calls that were under way together would each have a group.
     """
+    from tenon.messages.provisioning import UnavailableTypes
+
     newest = sorted(backoffs.items(), key=lambda item: (item[1].until, item[0]), reverse=True)[:MAX_REPORTED]
     groups: dict[tuple[OfferingKey, Backoff], list[str]] = {}
     for key, backoff in newest:
