@@ -122,7 +122,7 @@ class Simulation:
         types_by_pool = (
             {pool.metadata.name: types for pool, types in self.decision.pools_with_types} if self.unavailable else {}
         )
-        overlay, tables = self.disruption, TypeTables()
+        overlay, tables = self.disruption, self.decision.tables
         explainer = TypeChoiceExplainer(
             self.decision.problem, types_by_pool, partial(next_attempt_of, self.unavailable)
         )

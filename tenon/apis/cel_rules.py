@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 from tenon.apis.base import SERVER, ApiModel, Rule, kubernetes_name
+
+_OPTIONAL = re.compile(r"!has\(self\.(\w+)\) \|\| [^?]*")
+"""A rule that holds wherever a field is absent, which needs no evaluation. With a ``?`` it may be anything else."""
 
 
 def broken_rules(model: ApiModel) -> list[tuple[str, Rule]]:
@@ -44,13 +48,18 @@ def _drop_unwritten(model: ApiModel, body: dict[str, Any]) -> None:
 
 
 def _broken(model: ApiModel, body: dict[str, Any], path: str) -> Iterator[tuple[str, Rule]]:
-    rules = [rule for rule in model.rules if rule.enforced_by != SERVER]
+    rules = [rule for rule in model.rules if rule.enforced_by != SERVER and _is_in_question(rule.cel, body)]
     if rules:
         activation = _environment().Activation({"self": body})
         yield from ((path, rule) for rule in rules if _compiled(rule.cel).eval(activation).value() is not True)
     for _, key, value in _fields(model):
         for child, place, part in _children(value, body.get(key), f"{path}.{key}" if path else key):
             yield from _broken(child, part, place)
+
+
+def _is_in_question(rule: str, body: dict[str, Any]) -> bool:
+    optional = _OPTIONAL.fullmatch(rule)
+    return optional is None or optional[1] in body
 
 
 def _fields(model: ApiModel) -> Iterator[tuple[str, str, Any]]:

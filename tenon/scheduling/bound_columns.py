@@ -106,6 +106,7 @@ def to_buy(
     cheapest: dict[tuple[Amounts, int, Reservation | None], float] = {}
     places: dict[Reservation, int] = {}
     cpu = demand.names.index(CPU) if CPU in demand.names else None
+    nothing = (0,) * len(demand.names)
     for pool in problem.pools:
         table = tables.of(pool.instance_types, demand.names)
         own = pool.of_nodes
@@ -121,7 +122,9 @@ def to_buy(
                     open_to |= (types >> number & 1) << choice
                 if not open_to:
                     continue
-                daemon_requests = _daemon_requests(own, instance_type, offering, daemons, demand.names)
+                daemon_requests = nothing
+                if daemons:
+                    daemon_requests = _daemon_requests(own, instance_type, offering, daemons, demand.names)
                 room = rooms.get(daemon_requests)
                 if room is None:
                     free = [a - b for a, b in zip(table.room[number], daemon_requests, strict=True)]
@@ -135,7 +138,7 @@ def to_buy(
                 if reservation:
                     places[reservation] = max(places.get(reservation, 0), offering.reservation_capacity)
                 key = (room, open_to, reservation)
-                price = _least_price(offering, is_covered)
+                price = _least_price(offering) if is_covered else offering.price
                 if key not in cheapest or price < cheapest[key]:
                     cheapest[key] = price
     columns = [
@@ -145,10 +148,9 @@ def to_buy(
     return [column for column in columns if min(column.room, default=0) >= 0], places
 
 
-def _least_price(offering: Offering, is_covered: bool) -> float:
-    """Return the least that a node may cost. How much is left of a commitment does not matter to a bound."""
-    is_paid_for = is_covered and offering.capacity_type == labels.ON_DEMAND
-    return covered_price(offering.price) if is_paid_for else offering.price
+def _least_price(offering: Offering) -> float:
+    """Return the least that a covered node may cost. How much is left of a commitment does not matter to a bound."""
+    return covered_price(offering.price) if offering.capacity_type == labels.ON_DEMAND else offering.price
 
 
 def existing(problem: Problem, demand: Demand) -> list[Column]:
@@ -210,8 +212,6 @@ def _daemon_requests(
     own: Requirements, instance_type: InstanceType, offering: Offering, daemons: Sequence[Pod], names: tuple[str, ...]
 ) -> Amounts:
     """What DaemonSets take that certainly run on every such node, whatever values its open labels get."""
-    if not daemons:
-        return (0,) * len(names)
     offer_labels = {key: value for key, value in zip(OFFERING_KEYS, offering.values, strict=True) if value}
     node_requirements = own.with_(instance_type.requirements)
     node_requirements = node_requirements.with_(

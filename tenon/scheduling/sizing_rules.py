@@ -50,7 +50,9 @@ def sizing_rules(problem: Problem, plan: Plan, tables: TypeTables | None = None)
     type_tables = tables or TypeTables()
     pools = {pool.name: pool for pool in problem.pools}
     by_credits = {
-        claim.pool for claim in plan.claims if _steady_price(claim, _table(pools[claim.pool], type_tables)) is None
+        claim.pool
+        for claim in plan.claims
+        if _steady_price(claim, type_tables.any_of(pools[claim.pool].instance_types)) is None
     }
     return SizingRules(
         by_baseline=frozenset(pools) - by_credits,
@@ -68,14 +70,12 @@ def sizing_cost(problem: Problem, plan: Plan, tables: TypeTables | None = None) 
     type_tables = tables or TypeTables()
     pools = {pool.name: pool for pool in problem.pools}
     prices = (
-        claim.price if (steady := _steady_price(claim, _table(pools[claim.pool], type_tables))) is None else steady
+        claim.price
+        if (steady := _steady_price(claim, type_tables.any_of(pools[claim.pool].instance_types))) is None
+        else steady
         for claim in plan.claims
     )
     return sum(price + problem.node_charge for price in prices)
-
-
-def _table(pool: Pool, tables: TypeTables) -> TypeTable:
-    return tables.of(pool.instance_types, (CPU,))
 
 
 def _steady_price(claim: PlannedClaim, table: TypeTable) -> float | None:

@@ -280,6 +280,11 @@ class TypeTables:
             types_and_table = self._tables[key] = (types, self._of_members(types, names))
         return types_and_table[1]
 
+    def any_of(self, types: Sequence[InstanceType]) -> TypeTable:
+        """Return a table of a list for questions about its offerings, for which the resource names do not matter."""
+        made = (table for (list_id, _), (_, table) in self._tables.items() if list_id == id(types))
+        return next(made, None) or self.of(types, ())
+
     def derived(
         self, types: Sequence[InstanceType], purpose: str, make: Callable[[], Sequence[InstanceType]]
     ) -> Sequence[InstanceType]:

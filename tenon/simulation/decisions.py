@@ -40,6 +40,7 @@ from tenon.scheduling.model import InstanceType, Plan, Problem
 from tenon.scheduling.most_pods import solve_for_most_pods
 from tenon.scheduling.relaxation import without_preferences
 from tenon.scheduling.spot_scores import ScoresOf, no_scores, with_spot_scores
+from tenon.scheduling.type_table import TypeTables
 
 Placements = Mapping[str, tuple[Pod, ...]]
 
@@ -130,6 +131,8 @@ class Decision:
     """Those of the notes that name NodePools which take the same pods."""
     pools_with_types: PoolTypes = ()
     """The NodePools with all types of their classes, among them those that the problem lacks."""
+    tables: TypeTables = field(default_factory=TypeTables)
+    """The indexes of the instance types, for further questions about the problem."""
 
 
 def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> Decision:
@@ -139,9 +142,9 @@ def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> 
     overlaid = apply_overlays(pools_with_types, question.overlays)
     problem = problem_of(cluster, question.pods, overlaid.pools_with_types, question.policy, refused=question.refused)
     problem = with_spot_scores(with_commitments(problem, question.coverage.remaining), question.scores_of)
-    placed = placed_by_kube_scheduler(problem)
+    placed, tables = placed_by_kube_scheduler(problem), TypeTables()
     plan = with_pool_reasons(
-        _planned(problem, placed, cluster, question, overlaid.pools_with_types), cluster, question.pods
+        _planned(problem, placed, cluster, question, overlaid.pools_with_types, tables), cluster, question.pods
     )
     seconds = clock() - began
     notes = [f"NodeOverlay {name} is left out: {why}" for name, why in sorted(overlaid.refused.items())]
@@ -150,29 +153,34 @@ def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> 
     placed_keys = {pod.key for pods in (*plan.placements.values(), *(c.pods for c in plan.claims)) for pod in pods}
     lost = [f"pod {key}: {why}" for key, why in lost_disks(problem).items() if key in placed_keys]
     notes += lost[:MAX_LOST_NOTES]
-    return Decision(problem, plan, seconds, notes, overlaps, overlaid.pools_with_types)
+    return Decision(problem, plan, seconds, notes, overlaps, overlaid.pools_with_types, tables)
 
 
 def _planned(
-    problem: Problem, placed: Placements, cluster: Cluster, question: Question, pools_with_types: PoolTypes
+    problem: Problem,
+    placed: Placements,
+    cluster: Cluster,
+    question: Question,
+    pools_with_types: PoolTypes,
+    tables: TypeTables,
 ) -> Plan:
     """Plan for the pods that kube-scheduler does not place on a node that runs already."""
     if not placed:
-        return _with_waits(problem, question, pools_with_types)
+        return _with_waits(problem, question, pools_with_types, tables)
     placed_keys = {pod.key for pods in placed.values() for pod in pods}
     waiting = [pod for pod in question.pods if pod.key not in placed_keys]
     open_problem = problem_of(cluster, waiting, pools_with_types, question.policy, placed, question.refused)
     open_problem = with_spot_scores(with_commitments(open_problem, question.coverage.remaining), question.scores_of)
-    return with_placements(_with_waits(open_problem, question, pools_with_types), placed)
+    return with_placements(_with_waits(open_problem, question, pools_with_types, tables), placed)
 
 
-def _with_waits(problem: Problem, question: Question, pools_with_types: PoolTypes) -> Plan:
+def _with_waits(problem: Problem, question: Question, pools_with_types: PoolTypes, tables: TypeTables) -> Plan:
     """Solve the problem, and hold back nodes that are far dearer than usual where NodePools ask for it."""
     pools = {pool.metadata.name: pool for pool, _ in pools_with_types}
     types = {pool.metadata.name: kinds for pool, kinds in pools_with_types}
 
     def solved(problem: Problem) -> Plan:
-        plan = solve_with_buffers(problem)
+        plan = solve_with_buffers(problem, tables=tables)
         return with_refused_offerings(plan, problem.pods, problem.pools, types, question.refused)
 
     plan = solved(problem)

@@ -104,6 +104,8 @@ def unavailable(
 ) -> dict[OfferingKey, datetime]:
     """Return what EC2 refuses with the changes, with the time until which plans avoid it, as if it were new."""
     refusing = [change for change in changes if change.is_unavailable]
+    if not refusing:
+        return {}
     return {
         OfferingKey.refusable(offering.capacity_type, kind.name, offering.zone, offering.reservation_id): (
             now + UNAVAILABLE_OFFERINGS_TTL

@@ -6,7 +6,7 @@ It explains only the choice of the type, for the pods that the node was given.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -270,8 +270,9 @@ def _reservation(claim: PlannedClaim) -> str:
 def _market(shelf: _PoolTypes, requirements: Requirements) -> _Market:
     if requirements in shelf.markets:
         return shelf.markets[requirements]
-    forbidding = {kind.name: _forbidding(kind, requirements) for kind in shelf.kinds}
-    closed = {kind.name for kind in shelf.kinds if _forbidding(kind, shelf.own)}
+    asked, own = _of_types(requirements), _of_types(shelf.own)
+    forbidding = {kind.name: _forbidding(kind, asked) for kind in shelf.kinds}
+    closed = {kind.name for kind in shelf.kinds if _forbidding(kind, own)}
     refusing = {values: _refusing(offering, requirements) for values, offering in shelf.offers.items()}
     refused_by_pool = {values for values, offering in shelf.offers.items() if _refusing(offering, shelf.own)}
     best: dict[str, _Sale] = {}
@@ -329,12 +330,14 @@ def _ruled_out(claim: PlannedClaim, market: _Market) -> str:
     return ""
 
 
-def _forbidding(kind: InstanceType, requirements: Requirements) -> Requirement | None:
+def _of_types(requirements: Requirements) -> list[tuple[str, Requirement]]:
+    """The requirements on labels that a node gets from its type, in the order of their keys."""
+    return [(key, requirements[key]) for key in sorted(requirements) if key not in OFFERING_KEYS]
+
+
+def _forbidding(kind: InstanceType, requirements: Iterable[tuple[str, Requirement]]) -> Requirement | None:
     """A requirement that the type cannot meet; None if it meets all."""
-    for key in sorted(requirements):
-        if key in OFFERING_KEYS:
-            continue
-        requirement = requirements[key]
+    for key, requirement in requirements:
         if key == labels.INSTANCE_TYPE and key not in kind.requirements:
             met = requirement.has(kind.name)
         elif key in kind.requirements:
