@@ -139,7 +139,7 @@ class CommandActivities:
                 if present is None or not is_of(present, disrupt_input.command):
                     return StepResult(failure=f"the name {replacement.name} of a replacement is taken")
             except ApiError as error:
-                if not 400 <= error.status < 500 or error.status in (401, 408, 429):
+                if error.is_transient:
                     raise
                 return StepResult(
                     failure=f"the API server refused a NodeClaim of NodePool {replacement.pool}: {error.message}"

@@ -7,6 +7,9 @@ import json
 from activities.gate import StandingByError
 from tenon.errors import TenonError
 
+_TRANSIENT = frozenset({401, 408, 429})
+"""The statuses of the range 4xx that say nothing about the request: a token that expired, a timeout, throttling."""
+
 
 class ApiError(TenonError):
     """The API server refused a request. ``status`` is the HTTP status, ``reason`` the reason in its ``Status``.
@@ -29,6 +32,11 @@ class ApiError(TenonError):
         self.message = message
         self.causes = causes
         self.retry_after = retry_after
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether the same request may succeed later, because this is no answer to what it asks for."""
+        return not 400 <= self.status < 500 or self.status in _TRANSIENT
 
 
 class NotFoundError(ApiError):

@@ -51,9 +51,6 @@ NAMES = 5
 MAX_FAILURES = 3
 """How many NodeClaims may have transient failures before the first is written. After that, the plan fails."""
 
-_BY_CHANCE = frozenset({0, 401, 408, 429})
-"""The statuses, in addition to 5xx, of requests that may succeed if they are repeated unchanged."""
-
 _T = TypeVar("_T")
 
 
@@ -78,7 +75,7 @@ class ClaimWrite:
     @property
     def refusal(self) -> ApiError | None:
         """The error, if the API server would refuse the claim again, as opposed to a transient failure."""
-        return None if self.error is None or _is_transient(self.error) else self.error
+        return None if self.error is None or self.error.is_transient else self.error
 
     @property
     def reason(self) -> NoPlace:
@@ -191,9 +188,9 @@ class _Writing:
             if uid is not None:
                 await self._stop_unless_alone(claim_write, uid)
                 return claim_writes[tried:]
-            by_chance = sum(other.refusal is None for other in claim_writes[:tried])
+            transient_failures = sum(other.refusal is None for other in claim_writes[:tried])
             if claim_write.error is not None and (
-                claim_write.error.status == 0 or by_chance in (len(claim_writes), MAX_FAILURES)
+                claim_write.error.status == 0 or transient_failures in (len(claim_writes), MAX_FAILURES)
             ):
                 raise claim_write.error
         return ()
@@ -281,10 +278,6 @@ def _log_created(claim_write: ClaimWrite) -> None:
     )
 
 
-def _is_transient(error: ApiError) -> bool:
-    return error.status in _BY_CHANCE or error.status >= 500
-
-
 async def _with_retries(request: Callable[[], Awaitable[_T]]) -> _T:
     """Send a request, and retry it a few times after transient failures."""
     loop = asyncio.get_running_loop()
@@ -293,7 +286,7 @@ async def _with_retries(request: Callable[[], Awaitable[_T]]) -> _T:
         try:
             return await _in_time(request)
         except ApiError as error:
-            if not _is_transient(error) or loop.time() + pause > until:
+            if not error.is_transient or loop.time() + pause > until:
                 raise
         await asyncio.sleep(pause)
     return await _in_time(request)

@@ -370,10 +370,11 @@ async def test_pods_of_another_template_are_other_pods() -> None:
         assert {pod.requests["cpu"] for pod in at.room.pods()} == {2000}
 
 
-async def test_an_api_server_that_is_away_takes_no_buffer_away() -> None:
+@pytest.mark.parametrize("status", [401, 503])
+async def test_an_api_server_that_is_away_takes_no_buffer_away(status: int) -> None:
     """Nor does a new leader, that has never read them, take their nodes for empty."""
     async with keeping() as at:
-        at.server.fault = ApiError(503, "ServiceUnavailable", "away")
+        at.server.fault = ApiError(status, "", "away, or it does not accept the token any more")
         await asyncio.sleep(RECHECK + MOMENT)
         assert len(at.room.pods()) == 2
         fresh = World()

@@ -87,6 +87,25 @@ def test_an_error_keeps_what_the_server_said(code: int, kind: type[ApiError]) ->
     assert (error.status, error.reason, error.message, error.retry_after) == (code, "Why", "because", 3.0)
 
 
+@pytest.mark.parametrize(
+    ("code", "is_transient"),
+    [
+        (0, True),
+        (401, True),
+        (408, True),
+        (429, True),
+        (500, True),
+        (503, True),
+        (400, False),
+        (403, False),
+        (422, False),
+    ],
+)
+def test_an_error_says_whether_the_same_request_may_succeed_later(code: int, is_transient: bool) -> None:
+    """401 too: a token expires, and the next request has a new one."""
+    assert from_status(code, b"").is_transient is is_transient
+
+
 def test_a_page_of_a_proxy_is_an_error_too() -> None:
     error = from_status(502, b"<html>bad gateway</html>", phrase="Bad Gateway")
     assert (error.reason, error.message) == ("BadGateway", "<html>bad gateway</html>")

@@ -167,8 +167,7 @@ class CapacityBufferController(Controller):
                     "The controller failed to read the target of a CapacityBuffer",
                     extra={"capacitybuffer": record.key, "error": str(error)},
                 )
-            refused = 400 <= error.status < 500 and error.status != 429
-            return unreadable(f"{kind} {name} could not be read: {error}") if refused else None
+            return None if error.is_transient else unreadable(f"{kind} {name} could not be read: {error}")
         return resolved(buffer, target)
 
     def _scheduled(self, key: str, buffer: CapacityBuffer) -> CapacityBuffer:
