@@ -58,7 +58,7 @@ class NodeWorkflows:
         return description.status is WorkflowExecutionStatus.RUNNING
 
     async def start(self, claim: str, uid: str, pool: str) -> None:
-        """Start the claim's workflow as the bridge does. A workflow that is already open continues."""
+        """Start the claim's workflow as the NodeClaim controller does. A workflow that is already open continues."""
         attributes = [SearchAttributePair(CLUSTER, self._cluster), SearchAttributePair(STAGE, "launching")]
         if pool:
             attributes.append(SearchAttributePair(POOL, pool))

@@ -38,8 +38,6 @@ from tenon.messages.node_steps import CordonInput, CordonResult, NodeInput
 from tenon.node import cordon as decide
 from tenon.node import drain
 
-"""The reason of the event on NodeClaim and Node when the node begins to leave."""
-
 
 async def cordon(kube: Kube, recorder: EventPublisher, cordon_input: CordonInput, now: Clock) -> CordonResult:
     """Taint the Node, then delete claim and Node. Their finalizers keep the objects until the instance is gone.

@@ -34,9 +34,9 @@ class NodeIdentity(msgspec.Struct):
 async def find_node(kube: Kube, node_input: NodeInput, claim: ClaimRecord | None) -> Match:
     """Find the Node with the claim's provider ID.
 
-    The search tries known names first: the bridge's poke contains the name of the Node that joined. If no Node has the
-    name that the claim registered under, the Node is gone. All Nodes are listed only if no name is known, and then
-    concurrent callers share the list.
+    The search tries known names first: the poke of the NodeClaim controller has the name of the Node that joined. If no
+    Node has the name that the claim registered under, the Node is gone. All Nodes are listed only if no name is known,
+    and then concurrent callers share the list.
     """
     registered_as = claim.node_name if claim is not None else ""
     provider_id = node_input.provider_id or (claim.provider_id if claim is not None else "")

@@ -87,7 +87,6 @@ class PoolProgress(Message):
     first_began: datetime | None = None
     """When the first wave began."""
     passed: bool = False
-    """Whether its gates held to the end."""
     """Whether all waves passed. What is left are nodes that cannot leave, and those that were launched meanwhile."""
     wave_count: int = 0
     """How many waves the strategy has; 0 before the first one."""

@@ -258,7 +258,7 @@ async def test_a_finalizer_that_is_never_removed(
         assert remainder is not None
         assert leaving(remainder)
         assert labels.TERMINATION_FINALIZER not in remainder["metadata"]["finalizers"]
-        for number in range(3):  # the bridge looks again whenever the object changes
+        for number in range(3):  # the NodeClaim controller looks again whenever the object changes
             await kube.patch(resource, hold, {"metadata": {"annotations": {"example.com/touched": str(number)}}})
             await sweep(client, sandbox.cluster_name)
         if resource is NODECLAIMS:

@@ -17,9 +17,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.provisioning.cost_limits import Purchase
 from tenon.resources import Resources
-from tenon.rollout.revisions import (
-    class_key,
-)
+from tenon.rollout.revisions import class_key
 from tenon.scheduling.model import Node
 from worker.cache.buying import still_needs
 from worker.cache.changes import Topic
