@@ -11,7 +11,7 @@ from activities.ec2.provider import Ec2Provider
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
 from activities.node.launch_breakers import LaunchBreakers
-from activities.node.launch_failure import LaunchRetry
+from activities.node.launch_failures import LaunchFailures
 from activities.node.launch_groups import LaunchGroups
 from activities.node.launch_record import LaunchRecord
 from activities.node.launched_claims import LaunchedClaims
@@ -36,5 +36,5 @@ class LaunchParts:
     lost: LostInstances
     throttled: ThrottledLaunches
     breakers: LaunchBreakers
-    putting_off: LaunchRetry
+    failures: LaunchFailures
     senders: ThreadPoolExecutor

@@ -63,8 +63,8 @@ class LaunchPreparation:
                 view.pool, prepare_input.claim.name, claim.instance_types, node_class=claim.class_key
             )
         ):
-            return await self._parts.putting_off.unprepared(
-                claim, prepare_input.claim, view, self._parts.putting_off.breaker_wait(breaker)
+            return await self._parts.failures.unprepared(
+                claim, prepare_input.claim, view, self._parts.failures.breaker_wait(breaker)
             )
         request: LaunchRequest | None = None
         try:
@@ -81,7 +81,7 @@ class LaunchPreparation:
     ) -> PrepareLaunchResult:
         began = prepare_input.began_at or self._parts.now()
         attempt = max(prepare_input.attempt, claim.launch_attempt)
-        give_up = partial(self._parts.putting_off.given_up, claim, prepare_input.claim, view)
+        give_up = partial(self._parts.failures.given_up, claim, prepare_input.claim, view)
         try:
             earlier = await self._launched_before(claim, prepare_input.claim, began, sent_before=attempt > 1)
         except NodeClassNotReadyError as error:
@@ -90,7 +90,7 @@ class LaunchPreparation:
             wait = LaunchWait(
                 reason=CLASS_UNKNOWN, message=f"{error}, so the launch of its instance cannot be recorded"
             )
-            return await self._parts.putting_off.unprepared(claim, prepare_input.claim, view, wait)
+            return await self._parts.failures.unprepared(claim, prepare_input.claim, view, wait)
         instance = earlier.instance
         if earlier.waits is not None:
             return PrepareLaunchResult(
@@ -137,16 +137,16 @@ class LaunchPreparation:
             self._parts.breakers.news.set()  # the planner asked for this, so it does not know what is unavailable
             return await give_up(Reason.INSUFFICIENT_CAPACITY, str(error))
         except NodeClassReadinessUnknownError as error:
-            return await self._parts.putting_off.unprepared(
+            return await self._parts.failures.unprepared(
                 claim, prepare_input.claim, view, LaunchWait(reason=CLASS_UNKNOWN, message=str(error))
             )
         except ValueError as error:
             wait = LaunchWait(reason=nodeclaims.LAUNCH_FAILED, message=str(error))
             self._parts.breakers.refused(view.pool, wait.reason, wait.message)
-            return await self._parts.putting_off.unprepared(claim, prepare_input.claim, view, wait)
+            return await self._parts.failures.unprepared(claim, prepare_input.claim, view, wait)
         except EC2Error as error:
-            wait = await self._parts.putting_off.failed(prepare_input.claim, claim, error)
-            return await self._parts.putting_off.unprepared(claim, prepare_input.claim, view, wait)
+            wait = await self._parts.failures.failed(prepare_input.claim, claim, error)
+            return await self._parts.failures.unprepared(claim, prepare_input.claim, view, wait)
         group = await with_heartbeat(self._parts.groups.wait_complete(claim)) if attempt == 1 else None
         if attempt > 1 or (group is None and in_group(claim)):
             await self._parts.claims.record_attempt(prepare_input.claim, attempt)

@@ -83,27 +83,27 @@ class LaunchSending:
             reason = Reason.INSTANCE_GONE if earlier.lost else ""
             return LaunchResult(instance=earlier.instance, reason=reason, message=earlier.lost, waits=earlier.waits)
         if await self._group_is_left(launch_input, claim):
-            return await self._parts.putting_off.unlaunched(claim, launch_input.claim, _not_sent(GROUP_LEFT))
+            return await self._parts.failures.unlaunched(claim, launch_input.claim, _not_sent(GROUP_LEFT))
         type_names = sorted(_instance_types(launch_input.request))
         if breaker := await self._parts.breakers.admit(
             claim.pool, launch_input.claim.name, type_names, node_class=claim.class_key, sends=True
         ):
-            return await self._parts.putting_off.unlaunched(
-                claim, launch_input.claim, LaunchResult(waits=self._parts.putting_off.breaker_wait(breaker))
+            return await self._parts.failures.unlaunched(
+                claim, launch_input.claim, LaunchResult(waits=self._parts.failures.breaker_wait(breaker))
             )
         if self._was_refused_meanwhile(launch_input):
             result = LaunchResult(reason=Reason.INSUFFICIENT_CAPACITY, message=REFUSED_MEANWHILE)
             self._parts.record.refused(
                 launch_input.claim, claim, result.reason, result.message, attempt=launch_input.attempt
             )
-            return await self._parts.putting_off.unlaunched(claim, launch_input.claim, result)
+            return await self._parts.failures.unlaunched(claim, launch_input.claim, result)
         result = await self._send(launch_input, claim)
         refused, result = result.unavailable, evolve(result, unavailable=[])
         if result.instance is None and result.reason == TEMPLATE_NOT_FOUND and launch_input.attempt < LAUNCH_ATTEMPTS:
             # The next attempt creates the template again.
             return evolve(result, reason=Reason.TEMPLATE_GONE)
         if result.instance is None:
-            result = await self._parts.putting_off.unlaunched(claim, launch_input.claim, result)
+            result = await self._parts.failures.unlaunched(claim, launch_input.claim, result)
             if (
                 result.waits is not None
                 and launch_input.attempt
@@ -148,7 +148,7 @@ class LaunchSending:
         of its launch group, may have bought an instance, so it is always sent again.
         """
         request = launch_input.request
-        sent_before = launch_input.unsettled or not self._parts.putting_off.is_first_try or request.group is not None
+        sent_before = launch_input.unsettled or not self._parts.failures.is_first_try or request.group is not None
         unavailable = self._parts.breakers.unavailable()
         if sent_before or not unavailable:
             return False
@@ -181,7 +181,7 @@ class LaunchSending:
         except last_check.NotWantedError as error:
             return _not_sent(str(error))
         except EC2Error as error:
-            wait = await self._parts.putting_off.failed(launch_input.claim, claim, error)
+            wait = await self._parts.failures.failed(launch_input.claim, claim, error)
             self._parts.record.refused(
                 launch_input.claim, claim, wait.reason, wait.message, attempt=launch_input.attempt
             )
@@ -227,7 +227,7 @@ class LaunchSending:
         """
         if await self._group_is_left(launch_input, claim):
             raise last_check.NotWantedError(GROUP_LEFT)
-        sent_before = launch_input.unsettled or not self._parts.putting_off.is_first_try
+        sent_before = launch_input.unsettled or not self._parts.failures.is_first_try
         if launch_input.request.group is not None or sent_before or self._parts.now() - read_at <= READ_FOR:
             return  # a repeated request finds what it bought, and the claim was read a moment ago
         now = await nodeclaims.read_claim(self._parts.kube, launch_input.claim)

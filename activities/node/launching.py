@@ -10,7 +10,7 @@ from activities.ec2.provider import Ec2Provider
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
 from activities.node.launch_breakers import LaunchBreakers
-from activities.node.launch_failure import LaunchRetry
+from activities.node.launch_failures import LaunchFailures
 from activities.node.launch_groups import LaunchGroups
 from activities.node.launch_parts import SENDERS, LaunchParts
 from activities.node.launch_preparation import LaunchPreparation
@@ -55,7 +55,7 @@ class Launching:
             lost=LostInstances(kube, recorder, ec2, now),
             throttled=ThrottledLaunches(kube, ec2, now),
             breakers=breakers,
-            putting_off=LaunchRetry(kube, recorder, breakers, now, tries),
+            failures=LaunchFailures(kube, recorder, breakers, now, tries),
             senders=ThreadPoolExecutor(SENDERS, thread_name_prefix="launch"),
         )
         self.prepare = LaunchPreparation(self.parts, initialization_timeout).prepare

@@ -25,7 +25,7 @@ from tenon.scheduling.model import Plan, Problem
 from tenon.scheduling.spot_scores import with_spot_scores
 
 
-class BatchSolver:
+class LiveSolver:
     """Solves batches on the live cluster."""
 
     def __init__(

@@ -14,7 +14,7 @@ from functools import partial
 
 from activities import loggers, metrics
 from activities.cluster_view.interfaces import ClusterView, Types
-from activities.provisioning.batch_solving import BatchSolver
+from activities.provisioning.batch_solving import LiveSolver
 from activities.provisioning.batching import Batcher
 from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.capacity_probes import CapacityProbes, Probes
@@ -65,7 +65,7 @@ class PlanDecider:
         refusals: LaunchRefusals,
         launches: RefusedLaunches,
         policy: PlanPolicy,
-        solver: BatchSolver,
+        solver: LiveSolver,
         pauses: PauseReporter,
         now: Callable[[], datetime],
     ) -> None:

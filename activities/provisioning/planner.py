@@ -19,7 +19,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventPublisher
 from activities.provisioning.account_commitments import CommitmentStore
-from activities.provisioning.batch_solving import BatchSolver
+from activities.provisioning.batch_solving import LiveSolver
 from activities.provisioning.batching import Batcher
 from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.cache_freshness import claims_of_batch, pods_were_stale
@@ -107,7 +107,7 @@ class Planner:
             self._refusals,
             self._refused_launches,
             policy,
-            BatchSolver(view, batcher, self._refusals, policy, solver, warm, commitments, spot_scores),
+            LiveSolver(view, batcher, self._refusals, policy, solver, warm, commitments, spot_scores),
             self._pauses,
             now,
         )

@@ -17,7 +17,7 @@ from activities.ec2.errors import (
 )
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
 from activities.node.launch_breakers import LaunchBreakers
-from activities.node.launch_failure import TRIES_IN_PLACE
+from activities.node.launch_failures import TRIES_IN_PLACE
 from activities.node.launch_preparation import RESUMED_AFTER
 from activities.node.launching import Launching
 from tenon.apis import labels

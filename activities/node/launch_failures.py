@@ -1,4 +1,4 @@
-"""Handles a failed launch: records the reason on the NodeClaim, then postpones the launch or deletes the claim."""
+"""Handles launches that failed: records the reason on the NodeClaim, then postpones the launch or deletes the claim."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MIN_PAUSE = timedelta(seconds=2)
 """The shortest wait of a launch that is held back while another launch probes EC2."""
 
 
-class LaunchRetry:
+class LaunchFailures:
     """Records on NodeClaims why they have no instance, and deletes those that will not get one."""
 
     def __init__(
