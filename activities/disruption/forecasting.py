@@ -6,9 +6,8 @@ It decides as a pass for moves does, at the times at which waits end. Nothing co
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from itertools import islice
 from typing import TypeVar
 
 from temporalio.exceptions import ApplicationError
@@ -100,6 +99,7 @@ def _message(foreseen: Forecast, situation: Situation, *, is_cut: bool) -> Conso
         at, commands, at_the_latest = last.at, last.commands, last.is_latest
     else:
         at, commands, at_the_latest = None, (), False
+    frozen = _frozen(situation)
     return ConsolidationForecast(
         asked_at=situation.now,
         at=at,
@@ -107,16 +107,15 @@ def _message(foreseen: Forecast, situation: Situation, *, is_cut: bool) -> Conso
         more_commands=max(0, len(commands) - LISTED_COMMANDS),
         at_the_latest=at_the_latest,
         is_cut=is_cut,
-        frozen=dict(islice(_frozen(situation), LISTED_POOLS)),
+        frozen=dict(list(frozen.items())[:LISTED_POOLS]),
+        more_frozen=max(0, len(frozen) - LISTED_POOLS),
     )
 
 
-def _frozen(situation: Situation) -> Iterator[tuple[str, str]]:
-    """Yield each NodePool that a DisruptionFreeze stops, with its clause."""
-    for pool, policy in sorted(situation.policies.items()):
-        frozen = frozen_now(policy.freezes, situation.now)
-        if frozen is not None:
-            yield pool, frozen.clause
+def _frozen(situation: Situation) -> Mapping[str, str]:
+    """Return each NodePool that a DisruptionFreeze stops, with its clause."""
+    frozen = {pool: frozen_now(policy.freezes, situation.now) for pool, policy in sorted(situation.policies.items())}
+    return {pool: freeze.clause for pool, freeze in frozen.items() if freeze is not None}
 
 
 def _command(command: Command, situation: Situation) -> ForecastCommand:

@@ -70,6 +70,7 @@ class ConsolidationForecast(Message):
     """Whether the search used up its time, so that there may be more commands."""
     frozen: dict[str, str] = Field(default_factory=dict)
     """The first NodePools that a DisruptionFreeze stops, and by whom, why and until when, each in a clause."""
+    more_frozen: int = 0
 
 
 class ForecastAnswer(Message):

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from tenon.apis.reasons import camel_case
 from tenon.messages.forecast import ConsolidationForecast, ForecastCommand, ForecastNode, LeavingNode
 from tenon.money import per_hour
-from tenon.sentences import counted, first_few, for_temporal_ui, lasting
+from tenon.sentences import counted, first_few, for_temporal_ui, lasting, shortened
 
 LISTED_NODES = 3
 """How many new nodes a line names."""
+LISTED_POOLS = 3
+"""How many NodePools a line names."""
+MAX_CLAUSE = 300
+"""How many letters a line has of why a NodePool is frozen, of which a person wrote the most."""
 NOTHING_ENDS = (
     "Next consolidation: none, unless something changes. Nothing that keeps the nodes ends by itself. Pauses after "
     "commands that failed or saved too little do, and this forecast does not know their ends"
@@ -45,15 +50,25 @@ def next_consolidation_text(at: str, wait: timedelta, *, acts: bool, at_the_late
     )
 
 
-def lines(forecast: ConsolidationForecast) -> list[str]:
-    """Return the forecast as lines of Markdown."""
-    text_lines = [_introduction(forecast), *map(_command, forecast.commands)]
-    if forecast.more_commands:
-        text_lines.append(f"- and {counted(forecast.more_commands, 'more command')}")
+def lines(forecast: ConsolidationForecast, most: int | None = None) -> list[str]:
+    """Return the forecast as lines of Markdown.
+
+    ``most``: how many commands and frozen NodePools have a line; by default, all that it lists.
+    """
+    text_lines = [_introduction(forecast), *map(_command, forecast.commands[:most])]
+    if more := forecast.more_commands + _left_out(forecast.commands, most):
+        text_lines.append(f"- and {counted(more, 'more command')}")
     if forecast.is_cut:
         text_lines.append("The search used up its time, so there may be more.")
-    text_lines += [f"- NodePool {pool} is {clause}" for pool, clause in forecast.frozen.items()]
+    frozen = list(forecast.frozen.items())
+    text_lines += [f"- NodePool {pool} is {shortened(clause, MAX_CLAUSE)}" for pool, clause in frozen[:most]]
+    if more := forecast.more_frozen + _left_out(frozen, most):
+        text_lines.append(f"- and {counted(more, 'more NodePool')} {'is' if more == 1 else 'are'} frozen")
     return [for_temporal_ui(line) for line in text_lines]
+
+
+def _left_out(entries: Sequence[object], most: int | None) -> int:
+    return 0 if most is None else max(0, len(entries) - most)
 
 
 def _introduction(forecast: ConsolidationForecast) -> str:
@@ -72,7 +87,7 @@ def _command(command: ForecastCommand) -> str:
     number = len(command.nodes) + command.more_nodes
     named_nodes = [_leaving(name, command.leaving.get(name)) for name in command.nodes]
     names = first_few([*named_nodes, *[""] * command.more_nodes], len(named_nodes))
-    nodes = f"{counted(number, 'node')} of NodePool {', '.join(command.pools)}: {names}"
+    nodes = f"{counted(number, 'node')} of NodePool {first_few(command.pools, LISTED_POOLS)}: {names}"
     does = f"removes {nodes}"
     if command.replacements:
         does = f"replaces {nodes}, with {first_few(list(map(_node, command.replacements)), LISTED_NODES)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from urllib.parse import quote
 
 from tenon.apis.reasons import camel_case
 from tenon.disruption.commands import forecast_page
@@ -26,6 +27,10 @@ MAX_ACTION = 150
 """How many letters the page has of what one of the last commands does, without its workflow ID."""
 MAX_END = 100
 """The same of how it ended."""
+MAX_PAGE = 7500
+"""The length of the page in a URL, up to which it has more of a forecast: proxies refuse those over 8 KB."""
+_OF_FORECASTS = (10, 5, 3, 2, 1)
+"""How many commands and frozen NodePools of a forecast the page has, from the most to the least."""
 WHY = (
     "Nodes leave when they are empty, underutilized, drifted or unhealthy, within the budgets of their NodePool. Each "
     "command runs in a workflow of its own."
@@ -80,6 +85,21 @@ def current_details(
     forecast: ConsolidationForecast | None = None,
 ) -> str:
     """Render the page as Markdown. ``forecast``: what consolidation would do next, if somebody asked."""
+    text = ""
+    for most in _OF_FORECASTS if forecast is not None else (0,):
+        text = _page(cluster, open_commands, savings, recent_commands, _forecast(forecast, most))
+        if len(quote(text)) <= MAX_PAGE:
+            break
+    return text
+
+
+def _page(
+    cluster: str,
+    open_commands: Mapping[str, OpenCommand],
+    savings: Mapping[str, PoolSavings],
+    recent_commands: Sequence[RecentCommand],
+    forecast_lines: Sequence[str],
+) -> str:
     waiting = {claim: entry for claim, entry in open_commands.items() if entry.awaits_approval}
     refused = {claim: entry for claim, entry in open_commands.items() if entry.refused}
     used = {claim: entry for claim, entry in open_commands.items() if _is_used(entry)}
@@ -95,7 +115,7 @@ def current_details(
         "**What comes next:** the update `forecast` (More Actions, Send an Update) shows here what consolidation would "
         "do next, and when, and which NodePools are frozen. It takes no input and changes nothing. "
         "`tenon simulate --live --disruption` says the same, and why the other nodes stay.",
-        *_forecast(forecast),
+        *forecast_lines,
         *_section("Commands that wait for approval", _commands(waiting)),
         *(_answers(cluster) if waiting else []),
         *_section("Commands under way", _commands(under_way)),
@@ -121,11 +141,11 @@ def _answers(cluster: str) -> list[str]:
     ]
 
 
-def _forecast(forecast: ConsolidationForecast | None) -> list[str]:
+def _forecast(forecast: ConsolidationForecast | None, most: int) -> list[str]:
     if forecast is None:
         return []
     title = f"Forecast, as asked at {forecast.asked_at:%Y-%m-%d %H:%M:%S} UTC"
-    first, *rest = forecast_page.lines(forecast)
+    first, *rest = forecast_page.lines(forecast, most)
     return ["", f"#### {title}", "", first, "", *rest]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.disruption.forecasting import LISTED_COMMANDS, LISTED_NODES, Forecaster
+from activities.disruption.forecasting import LISTED_COMMANDS, LISTED_NODES, LISTED_POOLS, Forecaster
 from activities.provisioning.buffers import BufferRoom
 from tenon.apis.disruptionfreeze import DisruptionFreeze
 from tenon.apis.reasons import Reason
@@ -14,6 +14,7 @@ from tenon.messages.disruption import OpenCommand
 from tenon.messages.forecast import ForecastInput
 from tests.activities.disruption.disruption_setting import managed
 from tests.activities.disruption.move_setting import LATER, Setting, command, scripted
+from tests.activities.provisioning.fake_view import node_pool
 
 
 def forecaster(at: Setting, *methods: Method) -> Forecaster:
@@ -80,3 +81,11 @@ async def test_a_forecast_names_frozen_nodepools() -> None:
     at.freezes.append(freeze)
     forecast = await forecaster(at).forecast(ForecastInput(cluster="c"))
     assert forecast.frozen == {"default": "frozen by DisruptionFreeze release of ann (release) until it is deleted"}
+
+
+async def test_a_forecast_says_how_many_more_nodepools_are_frozen_than_it_names() -> None:
+    at = Setting("a")
+    at.freezes.append(DisruptionFreeze.model_validate({"metadata": {"name": "release"}, "spec": {}}))
+    at.view.pools = [node_pool(f"pool-{number}") for number in range(LISTED_POOLS + 2)]
+    forecast = await forecaster(at).forecast(ForecastInput(cluster="c"))
+    assert (len(forecast.frozen), forecast.more_frozen) == (LISTED_POOLS, 2)

@@ -75,3 +75,26 @@ def test_frozen_nodepools_are_named_with_who_froze_them_and_until_when() -> None
     clause = "frozen by DisruptionFreeze pause-batch of ann (release) until 2026-11-29 01:00 UTC"
     lines = forecast_page.lines(ConsolidationForecast(asked_at=NOW, frozen={"batch": clause}))
     assert lines[-1] == f"- NodePool batch is {clause}"
+
+
+def test_a_forecast_of_which_a_part_is_shown_says_how_much_is_left_out() -> None:
+    frozen = {f"pool-{number}": "frozen by DisruptionFreeze release until it is deleted" for number in range(4)}
+    forecast = ConsolidationForecast(
+        asked_at=NOW, at=NOW, commands=[REMOVES] * 5, more_commands=2, frozen=frozen, more_frozen=1
+    )
+    assert forecast_page.lines(forecast, most=1)[1:] == [
+        "- Empty: removes 1 node of NodePool web: n3; saves 0.2000 USD/h",
+        "- and 6 more commands",
+        "- NodePool pool-0 is frozen by DisruptionFreeze release until it is deleted",
+        "- and 4 more NodePools are frozen",
+    ]
+    assert forecast_page.lines(forecast)[-1] == "- and 1 more NodePool is frozen"
+
+
+def test_a_line_of_a_forecast_is_bounded_whatever_a_person_wrote_into_a_freeze() -> None:
+    pools = [f"team-{number:03}-{'x' * 50}" for number in range(100)]
+    command = evolve(REPLACES, pools=pools)
+    clause = f"frozen by DisruptionFreeze {'f' * 250} of {'b' * 256} ({'r' * 256}) until it is deleted"
+    lines = forecast_page.lines(ConsolidationForecast(asked_at=NOW, at=NOW, commands=[command], frozen={"a": clause}))
+    assert max(map(len, lines)) < 700
+    assert "and 97 more: n1 (" in lines[1]

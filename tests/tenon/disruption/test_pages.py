@@ -22,6 +22,7 @@ from tenon.messages.disruption import (
     RecentCommand,
     Replacement,
 )
+from tenon.messages.forecast import ConsolidationForecast, ForecastCommand, LeavingNode
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 CANDIDATE = DisruptionCandidate(claim="web-1", uid="u1", pool="web", since=NOW, price=0.2, node="n1")
@@ -130,6 +131,29 @@ def test_the_page_of_a_large_command_fits_into_a_url() -> None:
     shown = command_page.current_details(evolve(MOVE, candidates=many), [], "")
     assert "- and 80 more" in shown
     assert len(quote(shown)) < 8000
+
+
+def test_the_page_with_a_large_forecast_fits_into_a_url() -> None:
+    """Proxies refuse longer URLs, and the UI passes the page on in one."""
+    names = [f"ip-10-0-10-{number}.us-west-2.compute.internal" for number in range(5)]
+    leaving = {
+        name: LeavingNode(
+            instance_type="c6a.xlarge", zone="us-west-2a", capacity_type="on-demand", price=0.153, pods=12
+        )
+        for name in names
+    }
+    command = ForecastCommand(
+        reason=Reason.UNDERUTILIZED, nodes=names, leaving=leaving, more_nodes=2, pools=["web"], saving=0.3
+    )
+    frozen = {
+        f"pool-{number}": f"frozen by DisruptionFreeze release ({'r' * 256}) until Monday" for number in range(20)
+    }
+    forecast = ConsolidationForecast(asked_at=NOW, at=NOW, commands=[command] * 10, frozen=frozen)
+    shown = overview_page.current_details("c", {"web-1": OPEN}, {}, [], forecast)
+    assert len(quote(shown)) < 8000
+    assert "- Underutilized: removes 7 nodes of NodePool web: ip-10-0-10-0.us-west-2.compute.internal (" in shown
+    assert " more commands" in shown
+    assert " more NodePools are frozen" in shown
 
 
 def test_the_disruption_workflow_lists_commands_budgets_failures_and_slow_pools() -> None:
