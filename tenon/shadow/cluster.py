@@ -116,10 +116,6 @@ class ModelCluster:
         """Return what all nodes cost, in dollars an hour."""
         return sum(node.price(prices) for node in self.nodes.values())
 
-    def unpriced(self, prices: OfferingPrices) -> int:
-        """Return how many nodes have an offering without a price."""
-        return sum(1 for node in self.nodes.values() if not node.price(prices))
-
     def pool_usage(self, pool: str) -> Resources:
         """Return what the nodes of a NodePool use of its limits."""
         used = [node.base.limited for node in self.nodes.values() if node.pool == pool]
