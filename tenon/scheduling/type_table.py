@@ -282,8 +282,8 @@ class TypeTables:
 
     def any_of(self, types: Sequence[InstanceType]) -> TypeTable:
         """Return a table of a list for questions about its offerings, for which the resource names do not matter."""
-        made = (table for (list_id, _), (_, table) in self._tables.items() if list_id == id(types))
-        return next(made, None) or self.of(types, ())
+        tables = (table for (list_id, _), (_, table) in self._tables.items() if list_id == id(types))
+        return next(tables, None) or self.of(types, ())
 
     def derived(
         self, types: Sequence[InstanceType], purpose: str, make: Callable[[], Sequence[InstanceType]]

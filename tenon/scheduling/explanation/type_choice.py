@@ -270,8 +270,8 @@ def _reservation(claim: PlannedClaim) -> str:
 def _market(shelf: _PoolTypes, requirements: Requirements) -> _Market:
     if requirements in shelf.markets:
         return shelf.markets[requirements]
-    asked, own = _of_types(requirements), _of_types(shelf.own)
-    forbidding = {kind.name: _forbidding(kind, asked) for kind in shelf.kinds}
+    type_requirements, own = _of_types(requirements), _of_types(shelf.own)
+    forbidding = {kind.name: _forbidding(kind, type_requirements) for kind in shelf.kinds}
     closed = {kind.name for kind in shelf.kinds if _forbidding(kind, own)}
     refusing = {values: _refusing(offering, requirements) for values, offering in shelf.offers.items()}
     refused_by_pool = {values for values, offering in shelf.offers.items() if _refusing(offering, shelf.own)}
