@@ -12,7 +12,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from tenon.errors import TenonError
 from tenon.evolve import evolve
 from tenon.messages.provisioning import LaunchReport, PendingPods, PurchasePause
-from tenon.node.breaker import is_open
+from tenon.node.launch_breaker import is_open
 from workflows import names
 from workflows.provisioner import ProvisionerWorkflow
 

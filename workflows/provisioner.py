@@ -37,7 +37,7 @@ with workflow.unsafe.imports_passed_through():
         UnavailableTypes,
         UnlaunchedClaims,
     )
-    from tenon.node import breaker
+    from tenon.node import launch_breaker
     from tenon.provisioning import page
     from tenon.provisioning.batch_lines import remembered, with_unlaunched
     from tenon.provisioning.cost_section import with_planned
@@ -88,7 +88,7 @@ class ProvisionerWorkflow(PlannerCaller):
         self.batch = begin.batch or int(workflow.now().timestamp())
         self.unavailable = backoffs_of(begin.unavailable)
         """What EC2 refused, also what plans use again: the next refusal of that leads to a longer pause."""
-        self.breakers = breaker.by_key(begin.breakers)
+        self.breakers = launch_breaker.by_key(begin.breakers)
         self.pauses = begin.pauses
         self.reports = 0
         self.breakers_changed = False
@@ -130,7 +130,7 @@ class ProvisionerWorkflow(PlannerCaller):
         """The next batch, or None to poll again, for example because EC2 now refuses other NodePools."""
         self.breakers_changed = False
         self._show(WAITS)
-        breakers, pauses = self._open(), self.pauses
+        breakers, pauses = self._open_breakers(), self.pauses
         wait_seconds = POLL_SECONDS if breakers or pauses else QUIET_POLL_SECONDS
         batch_input = AwaitBatchInput(cluster=self.cluster, breakers=breakers, pauses=pauses, wait_seconds=wait_seconds)
         batch = await self.poll(ActivityName.AWAIT_BATCH, batch_input, BatchSummary, WAITS, self._outdated)
@@ -149,8 +149,8 @@ class ProvisionerWorkflow(PlannerCaller):
         plan_input = PlanInput(
             cluster=self.cluster,
             batch=self.batch,
-            unavailable=grouped(self._avoided()),
-            breakers=self._open(),
+            unavailable=grouped(self._unavailable_now()),
+            breakers=self._open_breakers(),
             pauses=self.pauses,
         )
         self._show(f"plans a batch of {counted(batch.pods, 'pod')}")
@@ -177,7 +177,7 @@ class ProvisionerWorkflow(PlannerCaller):
                 action,
                 self.last_batches,
                 grouped(self.unavailable),
-                self._open(),
+                self._open_breakers(),
                 self.last_plan,
                 self.pauses,
                 now,
@@ -196,7 +196,7 @@ class ProvisionerWorkflow(PlannerCaller):
         self.unlaunched += [group for group in report.unlaunched if group.batch == self.batch]
         self.last_batches = with_unlaunched(self.last_batches, report.unlaunched)
         before = self._refusals()
-        self.breakers = breaker.merged(self.breakers, report, now)
+        self.breakers = launch_breaker.merged(self.breakers, report, now)
         if self._refusals() != before:
             self.breakers_changed = True
         self._show(self.action)
@@ -206,23 +206,23 @@ class ProvisionerWorkflow(PlannerCaller):
         now = workflow.now()
         self.unavailable = {key: item for key, item in self.unavailable.items() if not backoff.is_forgotten(item, now)}
 
-    def _avoided(self) -> dict[OfferingKey, backoff.Backoff]:
-        """The offerings that plans avoid now."""
+    def _unavailable_now(self) -> dict[OfferingKey, backoff.Backoff]:
+        """The offerings that plans must not use now."""
         now = workflow.now()
         return {key: item for key, item in self.unavailable.items() if item.is_active(now)}
 
-    def _open(self) -> list[LaunchBreaker]:
+    def _open_breakers(self) -> list[LaunchBreaker]:
         """The breakers for which launches wait. The others only count."""
-        return [open_breaker for open_breaker in self.breakers.values() if breaker.is_open(open_breaker)]
+        return [open_breaker for open_breaker in self.breakers.values() if launch_breaker.is_open(open_breaker)]
 
     def _refusals(self) -> dict[str, tuple[str, datetime | None]]:
         """What plans depend on: what is refused, and since when NodeClaims keep their pods all the same."""
         return {
             key: (
-                breaker.sentence(open_breaker),
+                launch_breaker.sentence(open_breaker),
                 open_breaker.refused_at if open_breaker.node_class and not open_breaker.boots else None,
             )
-            for key, open_breaker in breaker.by_key(self._open()).items()
+            for key, open_breaker in launch_breaker.by_key(self._open_breakers()).items()
         }
 
     @workflow.query(description="The figures of the last plan.")
@@ -237,12 +237,12 @@ class ProvisionerWorkflow(PlannerCaller):
         Also which pods wait for cheaper capacity.
         """
         now = workflow.now()
-        breakers = breaker.merged(self.breakers, LaunchReport(), now)
-        avoided = self._avoided()
+        breakers = launch_breaker.merged(self.breakers, LaunchReport(), now)
+        unavailable = self._unavailable_now()
         return LaunchReport(
-            unavailable=grouped(avoided),
+            unavailable=grouped(unavailable),
             breakers=list(breakers.values()),
-            waits=still_waiting(self.last_plan.waits if self.last_plan is not None else (), avoided, now),
+            waits=still_waiting(self.last_plan.waits if self.last_plan is not None else (), unavailable, now),
             kept_by=workflow.info().first_execution_run_id,
         )
 

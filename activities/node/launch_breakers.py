@@ -29,7 +29,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.offerings import OfferingRef
 from tenon.messages.provisioning import LaunchBreaker, LaunchReport
-from tenon.node import breaker as rules
+from tenon.node import launch_breaker as rules
 from tenon.provisioning.unavailable_offerings import unavailable_offerings
 
 FIRST_LAUNCHES = 2

@@ -25,7 +25,7 @@ from tenon.messages.base import ClaimRef
 from tenon.messages.launch import ClaimView, LaunchResult, LaunchWait, PrepareLaunchResult
 from tenon.messages.provisioning import LaunchBreaker
 from tenon.node import launch_retry as rules
-from tenon.node.breaker import subject
+from tenon.node.launch_breaker import subject
 
 log = loggers.NODECLAIM_LIFECYCLE
 

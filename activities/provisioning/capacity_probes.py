@@ -14,7 +14,7 @@ from tenon.ec2.refusals.unavailable import UnavailableOfferings
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.messages.provisioning import LaunchBreaker
-from tenon.node.breaker import holds_back
+from tenon.node.launch_breaker import holds_back
 from tenon.provisioning.capacity_probes import one_for_each_offering, pods_to_probe_for, probed_keys, with_usage_of
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import scheduling_pools
@@ -81,8 +81,8 @@ class CapacityProbes:
         sample = pods_to_probe_for(pods, plan.unschedulable, turn) if due else []
         if not sample:
             return self.no_probes
-        avoided = UnavailableOfferings(self.refusals.unavailable() - due)
-        overlaid = await instance_types_by_pool(self.view, self.types, pools, avoided)
+        unavailable = UnavailableOfferings(self.refusals.unavailable() - due)
+        overlaid = await instance_types_by_pool(self.view, self.types, pools, unavailable)
         probing_pools = await asyncio.to_thread(
             scheduling_pools, self.view.snapshot(), overlaid.pools_with_types, self.policy
         )

@@ -113,7 +113,7 @@ async def write_claims(
     batch: int,
     overlaid: Overlaid | None = None,
     explanations: Sequence[str] = (),
-    avoided: Sequence[Collection[OfferingKey]] = (),
+    unavailable: Sequence[Collection[OfferingKey]] = (),
     usual_prices: Sequence[float | None] = (),
     *,
     names_none: bool = False,
@@ -127,11 +127,11 @@ async def write_claims(
         batch: the batch number, from which the claims' names are derived.
         overlaid: the instance types with NodeOverlays applied; the claims get annotations about them.
         explanations: for each claim of the plan, why it is bought.
-        avoided: for each claim, the offerings that EC2 refused recently and that it must not ask for; it names those
-            of its types.
+        unavailable: for each claim, the offerings that EC2 refused recently and that it must not ask for; it names
+            those of its types.
         usual_prices: for each claim, what the cheapest refused offering costs that would do; None if there is none.
-        names_none: whether a claim with nothing to avoid says so. Its launch then asks for offerings that were refused
-            a while ago and that the plan uses again.
+        names_none: whether a claim for which nothing is unavailable says so. Its launch then asks for offerings that
+            were refused a while ago and that the plan uses again.
 
     Raises:
         ApiError: the API server is not available, and no claim was written.
@@ -143,7 +143,7 @@ async def write_claims(
     ]
     for claim_write, why in zip(claim_writes, explanations, strict=False):
         claim_write.body["metadata"]["annotations"][labels.EXPLANATION] = why
-    for claim_write, offerings in zip(claim_writes, avoided, strict=False):
+    for claim_write, offerings in zip(claim_writes, unavailable, strict=False):
         named_offerings = unavailable_annotation(claim_write.planned.instance_types, offerings)
         if named_offerings or names_none:
             claim_write.body["metadata"]["annotations"] |= {labels.UNAVAILABLE_OFFERINGS: "", **named_offerings}

@@ -14,7 +14,7 @@ from tenon.ec2.refusals.unavailable import UnavailableOfferings, backoffs_of, re
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import QUOTA, OfferingKey
 from tenon.messages.provisioning import LaunchBreaker, LaunchReport
-from tenon.node.breaker import by_key, is_open, sentence, untried
+from tenon.node.launch_breaker import by_key, is_open, sentence, untried
 from tenon.provisioning.capacity_shortage import LASTS, PoolShortage, TriedLaunch, is_over, refused_again
 from tenon.provisioning.launch_breakers import by_pool, is_refused
 from tenon.provisioning.launch_budget import Storm, free_launches, is_scarce, refused_in_storm
@@ -27,7 +27,7 @@ QUOTAS_VALID_FOR = timedelta(minutes=30)
 
 
 class LaunchRefusals:
-    """Holds the open launch breakers and the offerings to avoid.
+    """Holds the open launch breakers and the unavailable offerings.
 
     Calls ``on_change`` with the key of each breaker that opens, closes or changes, which is its NodePool for most, and
     with each NodePool whose shortage does.
@@ -110,8 +110,8 @@ class LaunchRefusals:
             key: backoffs[key] for key in keys if key in backoffs and key in self._over_quota and key.scope == QUOTA
         }
 
-    def avoided_for_quotas(self) -> dict[OfferingKey, datetime]:
-        """What plans avoid because a quota has no room for it, by what was read or by what EC2 said, and until when."""
+    def unavailable_for_quotas(self) -> dict[OfferingKey, datetime]:
+        """What a quota has no room for, by what was read or by what EC2 said, and until when."""
         return {
             key: backoff.until
             for key, backoff in self.backoffs().items()

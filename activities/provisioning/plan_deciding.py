@@ -33,7 +33,7 @@ from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.kube.pool_reasons import Obstacle, ObstacleKind
 from tenon.messages.provisioning import ShortageWait
-from tenon.node.breaker import sentence
+from tenon.node.launch_breaker import sentence
 from tenon.provisioning.launch_breakers import next_probe, only_probes, pools_for_plans, probed, without_held_types
 from tenon.provisioning.launch_budget import within_budget
 from tenon.provisioning.overlays import Overlaid
@@ -178,9 +178,9 @@ class PlanDecider:
     def _lacked_quotas(
         self, plan: Plan, pods: Sequence[Pod], problem: Problem, types_by_pool: Mapping[str, Sequence[InstanceType]]
     ) -> frozenset[OfferingKey]:
-        """What plans avoid because of quotas, and those of the pods that have no place could use."""
-        avoided = self._refusals.avoided_for_quotas()
-        keys = refused_for(plan.unschedulable, pods, problem.pools, types_by_pool, avoided)
+        """The offerings for which quotas have no room, and that the pods without a place could use."""
+        unavailable = self._refusals.unavailable_for_quotas()
+        keys = refused_for(plan.unschedulable, pods, problem.pools, types_by_pool, unavailable)
         if keys:
             self._refusals.quota_lacks()
         return keys

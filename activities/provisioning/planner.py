@@ -150,7 +150,7 @@ class Planner:
                     plan_input.batch,
                     decision.overlaid,
                     decision.explanations,
-                    self._avoided(decision),
+                    self._unavailable_to_claims(decision),
                     decision.usual_prices,
                     names_none=self._refusals.any_refused(),
                 )
@@ -198,7 +198,7 @@ class Planner:
             solve_seconds=round(decision.took, 4),
         )
 
-    def _avoided(self, decision: PlanDecision) -> list[UnavailableOfferings]:
+    def _unavailable_to_claims(self, decision: PlanDecision) -> list[UnavailableOfferings]:
         """For each NodeClaim of the plan, the offerings that it must not ask for."""
         unavailable = self._refusals.unavailable()
         for_probes = UnavailableOfferings(unavailable - decision.probes.due)

@@ -13,7 +13,7 @@ from tenon.ec2.refusals.unavailable import Shortage
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.timestamps import format_instant, next_attempt
 from tenon.money import per_hour
-from tenon.node.breaker import sentence, subject
+from tenon.node.launch_breaker import sentence, subject
 from tenon.provisioning.pending_pods import pending_sentence
 from tenon.provisioning.purchase_pauses import list_sentence
 from tenon.provisioning.remedies import for_breaker, for_pause, for_refused, for_unplaced, for_wait

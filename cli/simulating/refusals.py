@@ -15,7 +15,7 @@ from cli.refusals import RefusalsUnknownError, purchase_pauses_of, refusals_of
 from tenon.ec2.refusals.unavailable import by_offering, shortages
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.provisioning import LaunchReport, PurchasePause
-from tenon.node.breaker import sentence, subject
+from tenon.node.launch_breaker import sentence, subject
 from tenon.provisioning.purchase_pauses import list_sentence
 from tenon.provisioning.shortage_sentences import waiting_sentence
 from tenon.sentences import counted

@@ -11,7 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from cli.nodes.visibility import whole_name_in_temporal
 from cli.refusals import RefusalsUnknownError, purchase_pauses_of, refusals_of
 from tenon.messages.provisioning import LaunchReport, PurchasePause
-from tenon.node.breaker import sentence, subject
+from tenon.node.launch_breaker import sentence, subject
 from tenon.provisioning.purchase_pauses import list_sentence
 from tenon.provisioning.shortage_sentences import waiting_sentence
 from tenon.record.why.answer import Consulted, Source

@@ -90,7 +90,7 @@ class LaunchReport(Message):
     unavailable: list[UnavailableTypes] = Field(default_factory=list)
     breakers: list[LaunchBreaker] = Field(default_factory=list)
     closed: list[str] = Field(default_factory=list)
-    """NodePools whose launches succeed again, and the keys of EC2NodeClasses (`tenon.node.breaker.key_of`)."""
+    """NodePools whose launches succeed again, and the keys of EC2NodeClasses (`tenon.node.launch_breaker.key_of`)."""
     waits: list[ShortageWait] = Field(default_factory=list)
     """Only the provisioner knows them."""
     unlaunched: list[UnlaunchedClaims] = Field(default_factory=list)

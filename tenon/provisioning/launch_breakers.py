@@ -21,7 +21,7 @@ from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pool_reasons import NoPlace, Obstacle, ObstacleKind
 from tenon.messages.provisioning import LaunchBreaker
-from tenon.node.breaker import holds_back, key_of, keys_of, sentence
+from tenon.node.launch_breaker import holds_back, key_of, keys_of, sentence
 from tenon.rollout.revisions import class_key
 from tenon.scheduling.model import InstanceType, Plan, PlannedClaim
 
@@ -35,8 +35,8 @@ OpenBreakers = Mapping[str, LaunchBreaker]
 def by_pool(open_breakers: OpenBreakers, pools: Iterable[NodePool]) -> dict[str, LaunchBreaker]:
     """Return the breaker that holds each pool back: its own, its EC2NodeClass's, or the account's.
 
-    ``open_breakers``: by key (`tenon.node.breaker.key_of`). Of several, one that holds back all types comes first.
-    If each holds back some types, the first stands for all and has the types of all.
+    ``open_breakers``: by key (`tenon.node.launch_breaker.key_of`). Of several, one that holds back all types comes
+    first. If each holds back some types, the first stands for all and has the types of all.
     """
     breakers_by_pool = {}
     for pool in pools if open_breakers else ():

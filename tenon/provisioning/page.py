@@ -18,7 +18,7 @@ from tenon.messages.provisioning import (
     PurchasePause,
     UnavailableTypes,
 )
-from tenon.node import breaker
+from tenon.node import launch_breaker
 from tenon.provisioning.batch_lines import REMEMBERED, batch_line
 from tenon.provisioning.cost_section import MORE, cost_section
 from tenon.provisioning.pending_pods import pending_sentence, pending_title
@@ -91,8 +91,8 @@ def current_details(
     plan = plan or PlanResult()
     refused, refusals = by_offering(unavailable, now), shortages(unavailable, now)
     held_back = list(map(_breaker, breakers))
-    avoided = {key: backoff for key, backoff in backoffs_of(unavailable).items() if key in refused}
-    waits = list(map(waiting_sentence, still_waiting(plan.waits, avoided, now)))
+    unavailable_now = {key: backoff for key, backoff in backoffs_of(unavailable).items() if key in refused}
+    waits = list(map(waiting_sentence, still_waiting(plan.waits, unavailable_now, now)))
     paused = [_pause(pause) for pause in pauses if pause.until is not None and pause.until > now]
     text = ""
     for room in _ROOMS:
@@ -166,7 +166,7 @@ def _items(title: str, items: Sequence[str], most: int) -> list[str]:
 
 def _breaker(open_breaker: LaunchBreaker) -> str:
     attempt = next_attempt(open_breaker.next_probe_at)
-    return f"{breaker.subject(open_breaker)}: {breaker.sentence(open_breaker)}: {attempt}"
+    return f"{launch_breaker.subject(open_breaker)}: {launch_breaker.sentence(open_breaker)}: {attempt}"
 
 
 def _pause(pause: PurchasePause) -> str:

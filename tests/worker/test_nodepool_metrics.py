@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY
 
 from activities.provisioning.launch_refusals import LaunchRefusals
 from tenon.apis import labels
-from tenon.node.breaker import refused
+from tenon.node.launch_breaker import refused
 from tenon.provisioning.planning_policy import PlanPolicy
 from tests.worker.cache.objects import claim
 from tests.worker.fake_temporal import MOMENT, Cache

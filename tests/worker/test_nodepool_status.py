@@ -18,7 +18,7 @@ from tenon.kube.decode import decode_object
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.timestamps import format_instant
 from tenon.messages.disruption import PoolSavings
-from tenon.node.breaker import refused
+from tenon.node.launch_breaker import refused
 from tenon.provisioning.capacity_shortage import TriedLaunch
 from tenon.resources import Resources
 from tests.tenon.schedule.schedules import NIGHTS, POOL, schedule_body

@@ -17,7 +17,7 @@ from tenon.ec2.refusals.unavailable import grouped
 from tenon.evolve import evolve
 from tenon.messages.base import POLL_SECONDS, QUIET_POLL_SECONDS
 from tenon.messages.provisioning import LaunchReport, PurchasePause, UnlaunchedClaims
-from tenon.node.breaker import FIRST_BOOT_PAUSE
+from tenon.node.launch_breaker import FIRST_BOOT_PAUSE
 from tests.workflows.refusing_ec2 import SPOT, Planning, begin, provisioner, refusing
 from tests.workflows.waiting import until
 from worker.runtime import launch_reports

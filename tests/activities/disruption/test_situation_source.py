@@ -25,7 +25,7 @@ from tenon.messages.disruption import (
     OpenCommand,
     PoolSavings,
 )
-from tenon.node.breaker import refused
+from tenon.node.launch_breaker import refused
 from tests.activities.disruption.move_setting import Scripted, Setting, command, scripted
 from tests.activities.provisioning.fake_view import START
 from tests.tenon.scheduling.builders import CATALOG

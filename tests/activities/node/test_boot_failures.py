@@ -15,7 +15,7 @@ from activities.node.launch_breakers import LaunchBreakers
 from tenon.apis import labels
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.provisioning import LaunchBreaker, LaunchReport
-from tenon.node.breaker import (
+from tenon.node.launch_breaker import (
     BOOTS_BEFORE,
     BOOTS_REMEMBERED_FOR,
     FIRST_BOOT_PAUSE,

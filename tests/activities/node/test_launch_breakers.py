@@ -13,7 +13,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.offerings import OfferingRef
 from tenon.messages.provisioning import LaunchReport
-from tenon.node.breaker import by_key, merged
+from tenon.node.launch_breaker import by_key, merged
 from tests.activities.node.fake_kube import Clock
 
 SPOT = OfferingRef(capacity_type="spot", instance_type="m5.large", zone="us-west-2a")

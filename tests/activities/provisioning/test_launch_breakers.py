@@ -10,7 +10,7 @@ from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.evolve import evolve
 from tenon.messages.provisioning import AwaitBatchInput, LaunchReport, UnavailableTypes
-from tenon.node.breaker import UNTRIED_FOR, by_key, ended_booting, is_open, refused, sentence
+from tenon.node.launch_breaker import UNTRIED_FOR, by_key, ended_booting, is_open, refused, sentence
 from tenon.provisioning.launch_breakers import by_pool
 from tests.activities.provisioning.fake_view import START, node_class, node_pool
 from tests.activities.provisioning.setting import BATCH, Setting

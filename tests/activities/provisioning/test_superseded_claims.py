@@ -9,7 +9,7 @@ from activities.provisioning.superseded_claims import delete_superseded
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.messages.provisioning import LaunchBreaker
-from tenon.node.breaker import refused
+from tenon.node.launch_breaker import refused
 from tenon.node.leave_text import recorded
 from tests.activities.node.fake_kube import stamp
 from tests.activities.provisioning.fake_view import START, node_class, node_pool

@@ -17,7 +17,7 @@ from tenon.ec2.refusals.unavailable import (
 )
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.provisioning import LaunchBreaker, LaunchReport
-from tenon.node.breaker import UNTRIED_FOR, ended_booting, holds_back, key_of, merged, refused, untried
+from tenon.node.launch_breaker import UNTRIED_FOR, ended_booting, holds_back, key_of, merged, refused, untried
 from tenon.node.launch_retry import LAUNCH_TIMEOUT, MAX_PAUSE, should_give_up
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
