@@ -43,8 +43,9 @@ class ClusterFacts:
                 expired=expired,
             )
 
-        if pool.limits or shares.limited or topology.of_daemons:
-            return make()
+        is_shared = any(pool is own_pool for own_pool in problem.pools)
+        if not is_shared or pool.limits or shares.limited or topology.of_daemons:
+            return make()  # a pool that the plan divided by reservations is an object of this plan alone
         parts = (pool, table, expired, *problem.daemons)
         key = (*map(id, parts), problem.min_values_best_effort, problem.node_charge)
         parts_and_template = self._templates.get(key)

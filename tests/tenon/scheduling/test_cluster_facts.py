@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from tenon.scheduling.batch import Batch
 from tenon.scheduling.cluster_facts import ClusterFacts
 from tenon.scheduling.domains import Domains
 from tenon.scheduling.room_index import RoomIndex
+from tenon.scheduling.template import Template
 from tenon.scheduling.topology_counts import TopologyCounts
 from tests.tenon.disruption.clusters import Cluster, situation
 from tests.tenon.disruption.random_clusters import clusters
@@ -68,6 +70,28 @@ def test_the_index_of_rooms_drops_no_node_that_takes_a_pod(cluster: Cluster) -> 
                 index.update(number)
             taking = [number for number, room in enumerate(open_rooms) if room.room_for(pod_class, 1)]
             assert set(taking) <= set(index.candidates(pod_class))
+
+
+def test_a_search_with_capacity_reservations_keeps_no_template_of_a_plan_that_is_over() -> None:
+    """Each plan divides such NodePools anew, so no other plan asks for its templates, and a search makes hundreds."""
+    cluster = Cluster.model_validate(
+        {
+            "pools": {"default": {"capacityTypes": ["on-demand", "reserved"]}},
+            "reservations": {"cr-1": {"type": "m5.large", "places": 2}},
+            "nodes": {f"n{number}": {"pods": [{"cpu": "3", "memory": "6Gi"}]} for number in range(6)},
+        }
+    )
+    model = model_of(cluster)
+    rescheduler = Rescheduler(model)
+
+    def kept_templates() -> int:
+        gc.collect()
+        return sum(isinstance(candidate, Template) for candidate in gc.get_objects())
+
+    before = kept_templates()
+    for name in sorted(model.details):
+        assert rescheduler.simulate([name]).claims
+    assert kept_templates() <= before + 1
 
 
 def test_pods_of_another_namespace_or_with_other_rules_are_counted_apart() -> None:
