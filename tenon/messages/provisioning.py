@@ -147,7 +147,7 @@ class PlannedPrice(Message):
 
     name: str
     price: float | None = None
-    """Dollars an hour; None if an earlier version of Tenon planned it."""
+    """Dollars an hour; None if an earlier version of Tenon planned it, or an attempt whose answer was lost."""
 
 
 class BatchOutcome(Message):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice, zip_longest
 
@@ -10,12 +10,14 @@ from tenon.apis.reasons import Reason, camel_case
 from tenon.evolve import evolve
 from tenon.messages.provisioning import BatchOutcome, PlannedPrice, PlanResult, UnlaunchedClaims
 from tenon.money import per_hour
-from tenon.sentences import counted, first_few, for_temporal_ui, shortened
+from tenon.sentences import counted, for_temporal_ui, shortened
 
 REMEMBERED = 10
 """How many of the last batches the workflow remembers."""
 REMEMBERED_CLAIMS = 100
 """How many NodeClaims of a batch the workflow remembers with their prices."""
+REMEMBERED_UNLAUNCHED = 1000
+"""How many NodeClaims of a batch the workflow remembers that got no instance. Ten batches must fit into its input."""
 NAMED_CLAIMS = 5
 """How many NodeClaims a line names of those that were created, and of those that got no instance."""
 MAX_LINE = 250
@@ -23,8 +25,8 @@ MAX_LINE = 250
 
 def batch_line(outcome: BatchOutcome) -> str:
     """Return the line about a batch, in Markdown."""
-    line = f"`{outcome.at:%Y-%m-%d %H:%M:%S}`, {counted(outcome.pods, 'pod')}: {_text(outcome)}"
-    return shortened(line, MAX_LINE)
+    pods = "" if _answer_was_lost(outcome) else f", {counted(outcome.pods, 'pod')}"
+    return shortened(f"`{outcome.at:%Y-%m-%d %H:%M:%S}`{pods}: {_text(outcome)}", MAX_LINE)
 
 
 def remembered(outcomes: Sequence[BatchOutcome], plan: PlanResult, batch: int, now: datetime) -> list[BatchOutcome]:
@@ -74,6 +76,7 @@ def _merged(batch: int, groups: Iterable[UnlaunchedClaims]) -> list[UnlaunchedCl
     reasons: dict[str, str] = {}
     for group in groups:
         reasons |= dict.fromkeys(group.claims, group.reason)
+    reasons = dict(islice(reasons.items(), REMEMBERED_UNLAUNCHED))
     return [
         UnlaunchedClaims(batch=batch, reason=reason, claims=[name for name in reasons if reasons[name] == reason])
         for reason in dict.fromkeys(reasons.values())
@@ -84,7 +87,7 @@ def _text(outcome: BatchOutcome) -> str:
     """What was bought, what got no instance, and what the other pods wait for, in clauses."""
     if outcome.text:
         return outcome.text
-    parts = [*_purchases(outcome), *map(_unlaunched_text, outcome.unlaunched)]
+    parts = [*_purchases(outcome), *_unlaunched_texts(outcome)]
     if outcome.placed_on_existing:
         parts.append(f"{counted(outcome.placed_on_existing, 'pod')} on nodes that exist or start")
     if outcome.unschedulable:
@@ -101,23 +104,47 @@ def _text(outcome: BatchOutcome) -> str:
 def _purchases(outcome: BatchOutcome) -> list[str]:
     """Name the NodeClaims without those that got no instance, with what they cost."""
     prices = {claim.name: claim.price for claim in outcome.claims if claim.price is not None}
-    unlaunched = {name for group in outcome.unlaunched for name in group.claims}
+    unlaunched = _unlaunched(outcome)
     names = [claim.name for claim in outcome.claims if claim.name not in unlaunched]
     number = outcome.claim_count - len(unlaunched)
     if number <= 0:
         return []
     shown = names[:NAMED_CLAIMS]
     more = f" and {number - len(shown)} more" if number > len(shown) else ""
-    if unlaunched <= prices.keys():
+    created = f"created {', '.join(shown)}{more}" if shown else f"created {counted(number, 'NodeClaim')}"
+    if _lacks_some(outcome):
+        created = f"created at most {counted(number, 'NodeClaim')}"
+    if _answer_was_lost(outcome):
+        return [created]
+    if all(name in prices for name in unlaunched):
         price = outcome.price - sum(prices[name] for name in unlaunched)
         planned = f"planned at {per_hour(price)}"
     else:
         planned = f"planned at {per_hour(outcome.price)} with those that got no instance"
-    return [for_temporal_ui(f"created {', '.join(shown)}{more}, {planned}")]
+    return [for_temporal_ui(f"{created}, {planned}")]
 
 
-def _unlaunched_text(group: UnlaunchedClaims) -> str:
-    names = first_few(group.claims, NAMED_CLAIMS)
-    if Reason.of(group.reason) is Reason.INSUFFICIENT_CAPACITY:
-        return f"refused: no capacity for {names}"
-    return f"no instance for {names}: {camel_case(group.reason)}"
+def _answer_was_lost(outcome: BatchOutcome) -> bool:
+    """Whether the plan was made twice, so that only the names of its NodeClaims are known."""
+    return bool(outcome.claim_count) and not outcome.pods and not outcome.price
+
+
+def _unlaunched(outcome: BatchOutcome) -> dict[str, str]:
+    """Return the NodeClaims that got no instance, with the reason. They have an order, for what is summed over them."""
+    return {name: group.reason for group in outcome.unlaunched for name in group.claims}
+
+
+def _lacks_some(outcome: BatchOutcome) -> bool:
+    """Whether more NodeClaims may have got no instance than are remembered."""
+    return REMEMBERED_UNLAUNCHED <= len(_unlaunched(outcome)) < outcome.claim_count
+
+
+def _unlaunched_texts(outcome: BatchOutcome) -> Iterator[str]:
+    least = "at least " if _lacks_some(outcome) else ""
+    for group in outcome.unlaunched:
+        more = len(group.claims) - NAMED_CLAIMS
+        names = ", ".join(group.claims[:NAMED_CLAIMS]) + (f" and {least}{more} more" if more > 0 else "")
+        if Reason.of(group.reason) is Reason.INSUFFICIENT_CAPACITY:
+            yield f"refused: no capacity for {names}"
+        else:
+            yield f"no instance for {names}: {camel_case(group.reason)}"

@@ -100,6 +100,33 @@ def test_the_price_of_a_large_batch_with_refusals_says_what_it_includes() -> Non
     assert "web-5 and 95 more, planned at 10.0000 USD/h; refused" in batch_lines.batch_line(outcome)
 
 
+def test_a_large_batch_whose_first_nodeclaims_were_all_refused_says_how_many_others_were_created() -> None:
+    names = [f"web-{number}" for number in range(batch_lines.REMEMBERED_CLAIMS + 2)]
+    plan = PlanResult(pods=102, claims=names, claim_prices=[0.1] * len(names), price=10.2)
+    outcomes = batch_lines.remembered([], plan, 7, NOW)
+    (outcome,) = batch_lines.with_unlaunched(outcomes, [refused(*names[: batch_lines.REMEMBERED_CLAIMS])])
+    line = batch_lines.batch_line(outcome)
+    assert "102 pods: created 2 NodeClaims, planned at 0.2000 USD/h; refused: no capacity for web-0" in line
+
+
+def test_a_batch_remembers_so_many_refused_nodeclaims_that_ten_batches_fit_into_a_message() -> None:
+    names = [f"web-{number}" for number in range(3000)]
+    outcomes = batch_lines.remembered([], PlanResult(pods=3000, claims=names, price=300.0), 7, NOW)
+    for first in range(0, 3000, 500):
+        outcomes = batch_lines.with_unlaunched(outcomes, [refused(*names[first : first + 500])])
+    (outcome,) = outcomes
+    assert len(outcome.model_dump_json()) < 50_000
+    assert "and at least 995 more" in batch_lines.batch_line(outcome)
+
+
+def test_a_batch_whose_first_answer_was_lost_claims_no_price_and_no_number_of_pods() -> None:
+    """A plan that is made again finds its NodeClaims, but not what they were planned for."""
+    outcomes = batch_lines.remembered([], PlanResult(claims=["web-1", "web-2"]), 7, NOW)
+    (outcome,) = batch_lines.with_unlaunched(outcomes, [refused("web-2")])
+    line = "`2026-11-21 12:00:00`: created web-1; refused: no capacity for web-2"
+    assert batch_lines.batch_line(outcome) == line
+
+
 def test_a_batch_that_an_earlier_version_planned_keeps_its_line() -> None:
     outcome = BatchOutcome(at=NOW, batch=1, pods=2, text="created web-1, planned at 0.1000 USD/h", bought=True)
     assert batch_lines.batch_line(outcome) == "`2026-11-21 12:00:00`, 2 pods: created web-1, planned at 0.1000 USD/h"
