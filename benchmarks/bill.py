@@ -48,6 +48,8 @@ class Bill:
 def price_of(claims: Iterable[Object], types: Iterable[InstanceType]) -> float:
     """Return the hourly price in dollars of the NodeClaims. A claim without an instance costs nothing yet.
 
+    Only a launched claim has a zone: a claim that allows one type has that type's label before.
+
     Raises:
         KeyError: the types do not contain what a claim was launched as.
     """
@@ -59,7 +61,7 @@ def price_of(claims: Iterable[Object], types: Iterable[InstanceType]) -> float:
     return sum(
         prices[label[labels.INSTANCE_TYPE], label[labels.ZONE], label[labels.CAPACITY_TYPE]]
         for label in (claim["metadata"]["labels"] for claim in claims)
-        if labels.INSTANCE_TYPE in label
+        if {labels.INSTANCE_TYPE, labels.ZONE, labels.CAPACITY_TYPE} <= label.keys()
     )
 
 

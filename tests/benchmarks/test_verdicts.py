@@ -74,7 +74,7 @@ def test_the_bill_compares_what_was_launched_with_a_repack() -> None:
             }
         }
     }
-    waiting: dict[str, Any] = {"metadata": {"labels": {}}}
+    waiting: dict[str, Any] = {"metadata": {"labels": {labels.INSTANCE_TYPE: kind.name}}}
     assert price_of([bought, waiting, bought], pool.instance_types) == pytest.approx(2 * offering.price)
     result = bill([bought], [pod("a"), pod("b")], pool)
     assert result.repacked_nodes == 1
