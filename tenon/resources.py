@@ -17,6 +17,8 @@ CPU = "cpu"
 MEMORY = "memory"
 PODS = "pods"
 EPHEMERAL_STORAGE = "ephemeral-storage"
+NODES = "nodes"
+"""The pseudo-resource that counts the nodes of a NodePool in its limits and its status."""
 
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 _SHOWN_SUFFIXES = ("Ti", "Gi", "Mi", "Ki")

@@ -29,7 +29,7 @@ from activities.tracing import spans
 from activities.tracing.catalogue import Phase
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands.leaving_together import leaving_together
-from tenon.disruption.deciding import decide
+from tenon.disruption.deciding import MAX_COMMANDS, decide
 from tenon.disruption.decision import Blocked, Command, Decision
 from tenon.disruption.methods import moving_methods
 from tenon.disruption.methods.base import Method
@@ -41,9 +41,6 @@ from tenon.messages.disruption import DisruptionCommand, OpenCommand, PassCursor
 
 log = loggers.DISRUPTION
 
-MAX_COMMANDS = 50
-"""How many commands of one pass start. Each is validated on the whole cluster, and the next pass finds the others. By
-then, kube-scheduler has put pods of the first ones on nodes that should have left too, so the limit is not lower."""
 MAX_LAUNCHING = 25
 """How many of them launch nodes. NodeClaims are large, and all commands of a pass must fit in a message."""
 MAX_SECONDS = 60.0

@@ -14,14 +14,13 @@ from cli.shadowing.inputs import Inputs
 from cli.shadowing.observed import Changes, ObservedCluster
 from cli.shadowing.store import Store
 from tenon.apis import labels
-from tenon.apis.nodepool import NODES
 from tenon.disruption.pass_pauses import PASS_SECONDS
 from tenon.disruption.pool_policy import PoolPolicy, policies_of
 from tenon.kube.pod import Pod
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, selecting
 from tenon.kube.records import PodRecord
 from tenon.provisioning.cost_limits import Purchase
-from tenon.resources import Resources, add, subtract
+from tenon.resources import NODES, Resources, add, subtract
 from tenon.scheduling.bound import lower_bound
 from tenon.scheduling.model import Node, Plan
 from tenon.shadow.batches import Batches, RealClaim

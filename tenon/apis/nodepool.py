@@ -13,14 +13,14 @@ from tenon.apis.conditions import VALIDATION_SUCCEEDED
 from tenon.apis.duration import BudgetDuration, Duration
 from tenon.apis.reasons import BUDGETED
 from tenon.apis.restricted import KNOWN_VALUES, cel_allowed, cel_list
+from tenon.resources import NODES
 
 ConsolidationPolicy = Literal["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"]
 if TYPE_CHECKING:
     BudgetReason = str
 else:
     BudgetReason = Literal[tuple(reason.value for reason in BUDGETED)]
-NODES = "nodes"
-"""The pseudo-resource that counts nodes in limits and in status.resources."""
+
 BUDGET_NODES_PATTERN = r"^((100|[0-9]{1,2})%|[0-9]+)$"
 
 

@@ -57,6 +57,10 @@ class Kind(StrEnum):
     """The instance ran, and the record does not say who used it."""
 
 
+PAID_FOR_PODS = (Kind.PODS, Kind.DAEMONS)
+"""What namespaces cause."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Consumer:
     """Who causes a part of the cost."""

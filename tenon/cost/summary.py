@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from tenon.cost.sampling import Sample
-from tenon.cost.split import Kind
+from tenon.cost.split import PAID_FOR_PODS
 from tenon.messages.provisioning import ClusterCost, CostPart
 from tenon.money import dollars
 
 MOST_PARTS = 5
 """How many NodePools and namespaces are named."""
-_PAID_FOR_PODS = (Kind.PODS, Kind.DAEMONS)
 
 
 def summary_of(sample: Sample, *, at: datetime, nodes: int, lower_bound: float | None) -> ClusterCost:
@@ -22,7 +21,7 @@ def summary_of(sample: Sample, *, at: datetime, nodes: int, lower_bound: float |
     for pool, prices in sample.items():
         for consumer, price in prices.items():
             pools[pool] = pools.get(pool, 0) + price
-            if consumer.kind in _PAID_FOR_PODS:
+            if consumer.kind in PAID_FOR_PODS:
                 namespaces[consumer.namespace] = namespaces.get(consumer.namespace, 0) + price
     total, used = sum(pools.values()), sum(namespaces.values())
     return ClusterCost(

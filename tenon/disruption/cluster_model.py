@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from tenon.apis.nodepool import NODES
 from tenon.disruption.nodes import NodeDetail
+from tenon.resources import NODES
 from tenon.scheduling.cluster_facts import ClusterFacts
 from tenon.scheduling.model import Pool, Problem
 from tenon.scheduling.type_table import TypeTables

@@ -22,6 +22,9 @@ from tenon.disruption.situation import Situation
 from tenon.errors import TenonError
 from tenon.messages.disruption import PassCursor
 
+MAX_COMMANDS = 50
+"""How many commands of one pass start. Each is validated on the whole cluster, and the next pass finds the others. By
+then, kube-scheduler has put pods of the first ones on nodes that should have left too, so the limit is not lower."""
 Tell = Callable[[int, Sequence[Command]], None]
 """Hears from how many nodes a method could choose, and its commands."""
 Around = Callable[[Method], AbstractContextManager[Tell]]

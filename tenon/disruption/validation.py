@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from tenon.apis import labels
 from tenon.apis.hashing import nodepool_hash
-from tenon.apis.nodepool import NODES, NodePool
+from tenon.apis.nodepool import NodePool
 from tenon.apis.reasons import Reason, traits_of
 from tenon.disruption.commands.pod_mark import pod_mark
 from tenon.disruption.deciding import eligible
@@ -30,7 +30,7 @@ from tenon.disruption.situation import Situation
 from tenon.kube.requirements import Requirements
 from tenon.messages.base import REBOOT
 from tenon.messages.disruption import DisruptionCandidate, DisruptionCommand, Replacement
-from tenon.resources import Resources, add
+from tenon.resources import NODES, Resources, add
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.model import Plan, PlannedClaim
 from tenon.sentences import counted

@@ -13,9 +13,8 @@ from tenon.ec2.refusals.unavailable import concerns_types
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.provisioning.purchase_pauses import group_of
-from tenon.resources import add
+from tenon.resources import NODES, add
 from tenon.scheduling.hourly_cost import with_used
-from tenon.scheduling.limits import NODES
 from tenon.scheduling.model import Plan, PlannedClaim, Pool
 
 MAX_GROUPS = 20

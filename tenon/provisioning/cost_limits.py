@@ -15,12 +15,11 @@ from math import isfinite
 from tenon.apis import labels
 from tenon.apis.hourly_cost import max_hourly_cost
 from tenon.apis.nodepool import NodePool
+from tenon.provisioning.overlays import PoolTypes
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.resources import Resources
 from tenon.scheduling.hourly_cost import HOURLY_COST, TOTAL_HOURLY_COST, micro_dollars, priced_node, with_costs
 from tenon.scheduling.model import InstanceType, Node, Pool
-
-PoolTypes = Sequence[tuple[NodePool, Sequence[InstanceType]]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,9 @@ from tenon.kube.pool_reasons import Obstacle
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import untolerated
 from tenon.provisioning.refused_types import Refused, RefusedType, obstacles_of, refused_types_of
-from tenon.resources import fits
+from tenon.resources import NODES, fits
 from tenon.scheduling.engine import solve
 from tenon.scheduling.hourly_cost import COSTS
-from tenon.scheduling.limits import NODES
 from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Plan, Pool, Problem
 
 MAX_KINDS = 50

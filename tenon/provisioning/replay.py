@@ -22,7 +22,7 @@ from tenon.sentences import counted, first_few
 WORST = 10
 """How many changes a report names."""
 TOLERANCE = 0.0001
-"""Dollars an hour by which a price may differ without being another price: entries round it."""
+"""Dollars an hour by which a price or a saving may differ without being another one: entries round it."""
 _NAMED_NODES = 5
 
 NodeKind = tuple[str, str]

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
-from tenon.apis.nodepool import NODES, NodePool
+from tenon.apis.nodepool import NodePool
 from tenon.apis.nodeschedule import why_closed
 from tenon.apis.teardown import is_torn_down
 from tenon.kube.claim_record import ClaimRecord
 from tenon.provisioning.claims import name_after
 from tenon.provisioning.readiness import FRESH, Checks, NodeClasses, why_class_unready
-from tenon.resources import parse_resources
+from tenon.resources import NODES, parse_resources
 
 MAX_CHANGES = 50
 """The most NodeClaims of a pool to create or delete before the pool, which may have changed, is read again."""

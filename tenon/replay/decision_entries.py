@@ -11,12 +11,10 @@ from tenon.disruption.deciding import why_held
 from tenon.disruption.decision import Command, Decision
 from tenon.disruption.rules.blockers import is_free
 from tenon.disruption.situation import Situation
+from tenon.provisioning.plan_digest import TYPES
 from tenon.record.entries import DecidedCommand, DisruptionEntry
 from tenon.record.origin import Origin
 from tenon.record.room import Room
-
-TYPES = 10
-"""How many types of each new node count for the digest, cheapest first."""
 
 
 def decision_digest(commands: Sequence[Command]) -> str:

@@ -12,14 +12,11 @@ from typing import Any
 from tenon.disruption.decision import Decision
 from tenon.kube.timestamps import format_instant
 from tenon.money import per_hour
+from tenon.provisioning.replay import TOLERANCE, WORST
 from tenon.record.entries import DisruptionEntry
 from tenon.replay.decision_entries import claims_of, decision_digest, must_go, saving_of
 from tenon.sentences import counted, first_few
 
-WORST = 10
-"""How many changes a report names."""
-TOLERANCE = 0.0001
-"""Dollars an hour by which a saving may differ without being another one: entries round it."""
 _NAMED_NODES = 3
 
 

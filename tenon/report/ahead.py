@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from tenon.apis.nodeclaim import DRIFTED
-from tenon.apis.nodepool import NODES
 from tenon.kube.timestamps import parse_instant
 from tenon.report.live import LiveCluster, LiveNode
-from tenon.resources import parse_resources
+from tenon.resources import NODES, parse_resources
 
 EXPIRIES = timedelta(days=7)
 NEAR = 0.8

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tenon.apis import labels
-from tenon.apis.nodepool import NODES, NodePool
+from tenon.apis.nodepool import NodePool
 from tenon.evolve import evolve
 from tenon.kube.timestamps import spoken
-from tenon.resources import format_resources, parse_resources
+from tenon.resources import NODES, format_resources, parse_resources
 from tenon.schedule.desired import Desired, PoolDemand
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tenon.resources import NODES
 from tenon.scheduling.model import Pool
 from tenon.scheduling.type_table import TypeTable
 
-NODES = "nodes"
-"""The pseudo-resource that limits the number of nodes in a pool."""
 RESERVATION = "capacity-reservation/"
 """Prefix of the pseudo-resources that limit the number of nodes in a capacity reservation."""
 COMMITMENT = "commitment/"

@@ -14,14 +14,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tenon.kube.pod import Pod
-from tenon.resources import CPU, MEMORY
+from tenon.resources import CPU, MEMORY, NODES
 from tenon.scheduling.columns import Columns
 from tenon.scheduling.commitments import covered_price
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
 from tenon.scheduling.hourly_cost import COSTS, micro_dollars
 from tenon.scheduling.limited_packing import level
-from tenon.scheduling.limits import NODES, counts_nodes
+from tenon.scheduling.limits import counts_nodes
 from tenon.scheduling.model import InstanceType, Plan, PlannedClaim, Pool, Problem
 from tenon.scheduling.pod_classes import resource_names
 from tenon.scheduling.type_table import TypeTables

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tenon.apis.nodepool import NODES
 from tenon.disruption.search.pods_elsewhere import PodsElsewhere
-from tenon.resources import Resources, add
+from tenon.resources import NODES, Resources, add
 from tenon.shadow.nodes import ModelNode, OfferingPrices
 from tenon.shadow.pods import OUTSIDE, WAITS, LivePod, ModelPod
 from tenon.shadow.waiting_commands import WaitingCommand

@@ -12,7 +12,7 @@ from tenon.apis.reasons import Reason
 from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.commands.command_messages import arrivals_of
 from tenon.disruption.commands.leaving_together import VALIDATION_DELAY
-from tenon.disruption.deciding import decide
+from tenon.disruption.deciding import MAX_COMMANDS, decide
 from tenon.disruption.decision import Command
 from tenon.disruption.history.arrivals import REMEMBERED, Arrival, counted
 from tenon.disruption.methods import METHODS, moving_methods
@@ -39,8 +39,6 @@ from tenon.simulation.model_after import model_after
 VALIDATION_SECONDS = VALIDATION_DELAY.total_seconds()
 DRAIN_SECONDS = 30.0
 """Seconds that a node with pods takes to drain and terminate, while no node of the cluster says it."""
-MAX_COMMANDS = 50
-"""How many commands one look carries out. The next one finds the others."""
 INTERRUPTED = "Interrupted"
 EXPIRED = str(Reason.EXPIRED)
 

@@ -11,11 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tenon.simulation.document import Document
+from tenon.simulation.document import DIGITS, Document
 from tenon.simulation.report import workload_of
-
-_DIGITS = 6
-"""Of a price in the document."""
 
 
 class NodeKind(NamedTuple):
@@ -126,7 +123,7 @@ def _node_changes(before: Document, after: Document) -> Iterator[NodeChange]:
     for kind in old.keys() | new.keys():
         old_prices, new_prices = old.get(kind, []), new.get(kind, [])
         change = NodeChange(
-            kind, len(old_prices), len(new_prices), round(sum(old_prices), _DIGITS), round(sum(new_prices), _DIGITS)
+            kind, len(old_prices), len(new_prices), round(sum(old_prices), DIGITS), round(sum(new_prices), DIGITS)
         )
         if (change.count_before, change.price_before) != (change.count_after, change.price_after):
             yield change

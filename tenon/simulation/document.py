@@ -32,7 +32,8 @@ _PARTS = (
     "rollouts",
     "hourlyCosts",
 )
-_DIGITS = 6
+DIGITS = 6
+"""Of a price in the document."""
 
 
 def plan_document(
@@ -96,14 +97,14 @@ def plan_document(
             "pods": count,
             "unschedulable": len(unschedulable),
             "nodes": len(claims),
-            "pricePerHour": round(sum(claim["price"] for claim in claims), _DIGITS),
-            "lowerBoundPricePerHour": round(least, _DIGITS),
-            "costPerHour": round(price + problem.node_charge * len(claims), _DIGITS),
-            "lowerBoundCostPerHour": round(least_with_charge, _DIGITS),
-            "sizingCostPerHour": round(sizing_cost(problem, plan, tables), _DIGITS),
-            "lowerBoundSizingCostPerHour": round(least_of_sizing, _DIGITS),
-            "nodeCharge": round(problem.node_charge, _DIGITS),
-            "maxWorkloadSharePerNode": round(problem.most_pods_share, _DIGITS),
+            "pricePerHour": round(sum(claim["price"] for claim in claims), DIGITS),
+            "lowerBoundPricePerHour": round(least, DIGITS),
+            "costPerHour": round(price + problem.node_charge * len(claims), DIGITS),
+            "lowerBoundCostPerHour": round(least_with_charge, DIGITS),
+            "sizingCostPerHour": round(sizing_cost(problem, plan, tables), DIGITS),
+            "lowerBoundSizingCostPerHour": round(least_of_sizing, DIGITS),
+            "nodeCharge": round(problem.node_charge, DIGITS),
+            "maxWorkloadSharePerNode": round(problem.most_pods_share, DIGITS),
             **(before_and_after or {}),
             "solveSeconds": round(solve_seconds, 4),
         },
@@ -117,7 +118,7 @@ def claim_entry(claim: PlannedClaim, name: str, why: str = "") -> Document:
         "name": name,
         "nodePool": claim.pool,
         "instanceTypes": list(claim.instance_types),
-        "price": round(claim.price, _DIGITS),
+        "price": round(claim.price, DIGITS),
         "offering": {"instanceType": instance_type, "zone": zone, "capacityType": capacity_type},
         "why": why,
         "requirements": claim.requirements.to_selectors(),
@@ -166,7 +167,7 @@ def command_entry(command: Command, nodes: Mapping[str, str], price: float, firs
         "replacements": [
             claim_entry(claim, f"replacement-{number}") for number, claim in enumerate(command.new_claims, first)
         ],
-        "savingPerHour": round(command.expected if command.moves_pods or reboots else price, _DIGITS),
+        "savingPerHour": round(command.expected if command.moves_pods or reboots else price, DIGITS),
     }
     if reboots:
         entry["decision"] = command.decision

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from tenon.apis.nodepool import NODES, NodePool
+from tenon.apis.nodepool import NodePool
 from tenon.disruption.cluster_model import ClusterModel, model_of
 from tenon.disruption.covered_nodes import with_coverage
 from tenon.disruption.nodes import NodeDetail
@@ -17,7 +17,7 @@ from tenon.provisioning.overlays import apply_overlays
 from tenon.provisioning.problem import Cluster, problem_of, scheduling_pools
 from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.static_capacity import usable_static_pools
-from tenon.resources import add
+from tenon.resources import NODES, add
 from tenon.scheduling.hourly_cost import with_used
 from tenon.scheduling.model import InstanceType, Plan
 from tenon.scheduling.reservations import with_places_taken

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tenon.apis.nodepool import NODES, NodePool
+from tenon.apis.nodepool import NodePool
 from tenon.disruption.freezes.freeze import FROZEN_REASONS, frozen_now
 from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.rules.budgets import UNLIMITED, opens_at
@@ -15,7 +15,7 @@ from tenon.disruption.situation import Situation
 from tenon.ec2.launch.filters import compatible
 from tenon.kube.timestamps import format_instant, spoken
 from tenon.money import per_hour
-from tenon.resources import Resources, format_quantity, parse_resources
+from tenon.resources import NODES, Resources, format_quantity, parse_resources
 from tenon.schedule.desired import Desired
 from tenon.schedule.node_pools import in_words
 from tenon.scheduling.goals import goal_sentences

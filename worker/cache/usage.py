@@ -12,13 +12,10 @@ from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord
 from tenon.provisioning.claims import largest_capacity
-from tenon.resources import Resources
+from tenon.resources import NODES, Resources
 from worker.cache.evacuating_pods import leaving
 from worker.cache.quantities import claimed, requested, stated
 from worker.cache.state import ClusterState
-
-NODES = "nodes"
-"""The pseudo-resource that counts nodes."""
 
 
 @dataclass(frozen=True, slots=True)

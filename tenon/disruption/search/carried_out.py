@@ -10,12 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tenon.apis import labels
-from tenon.apis.nodepool import NODES
 from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.nodes import NodeDetail
 from tenon.disruption.search.cost import NODE_BASE, eviction_cost
 from tenon.kube.pod import Pod
-from tenon.resources import subtract
+from tenon.resources import NODES, subtract
 from tenon.scheduling.hourly_cost import limits_cost, priced_node, with_used
 from tenon.scheduling.model import InstanceType, Node, Plan, PlannedClaim, Pool
 from tenon.scheduling.reservations import with_places_taken

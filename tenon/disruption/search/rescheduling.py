@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tenon.apis import labels
-from tenon.apis.nodepool import NODES
 from tenon.disruption.cluster_model import ClusterModel, at_limit
 from tenon.disruption.decision import Command
 from tenon.disruption.nodes import NodeDetail
@@ -19,7 +18,7 @@ from tenon.disruption.search.carried_out import new_name, new_node
 from tenon.disruption.search.moves import Move
 from tenon.disruption.situation import Situation
 from tenon.kube.pod import Pod
-from tenon.resources import CPU, MEMORY, PODS, Resources, add, maximum, subtract
+from tenon.resources import CPU, MEMORY, NODES, PODS, Resources, add, maximum, subtract
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
 from tenon.scheduling.goals import follow_goals

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tenon.apis.nodepool import NODES
 from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.decision import TerminateFirst
 from tenon.disruption.nodes import ManagedNode, NodeDetail
@@ -20,6 +19,7 @@ from tenon.disruption.search.consolidation_price import is_compatible
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete
 from tenon.disruption.situation import Situation
 from tenon.messages.terminate_first import TerminateFirstReason
+from tenon.resources import NODES
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.empty_node import NoEmptyNodeError, empty_node_problem, plan_empty_node
 from tenon.scheduling.model import Offering, Plan, PlannedClaim, Pool

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tenon.apis.nodepool import NODES
 from tenon.fleet.rows import NodeRow
 from tenon.fleet.summary import reasons_of
 from tenon.money import per_hour
@@ -18,7 +17,7 @@ from tenon.report.ahead import EXPIRIES, Ahead, Expiry, LimitUse
 from tenon.report.live import LiveCluster
 from tenon.report.sections.nodes import legend
 from tenon.report.sections.texts import moment
-from tenon.resources import format_quantity
+from tenon.resources import NODES, format_quantity
 from tenon.sentences import counted, first_few, lasting, shortened
 
 NAMES = 3

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenon.kube.pool_reasons import Obstacle, ObstacleKind
-from tenon.resources import CPU, PODS, binary_unit, format_quantity
+from tenon.resources import CPU, NODES, PODS, binary_unit, format_quantity
 from tenon.scheduling.hourly_cost import COSTS, lacking_text, limit_text
-from tenon.scheduling.limits import NODES, Limits
+from tenon.scheduling.limits import Limits
 from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.template import State, Template
 from tenon.scheduling.type_table import members

@@ -12,13 +12,12 @@ from typing import TypeVar
 
 from activities.metrics import COST_BY_KIND, COST_BY_NAMESPACE, COST_BY_WORKLOAD, COST_LOWER_BOUND
 from tenon.cost.sampling import OTHERS, Sample
-from tenon.cost.split import Kind
+from tenon.cost.split import PAID_FOR_PODS
 from tenon.money import dollars
 from worker.controllers.observability.text_format import gauge_text, labeled
 
 MAX_NAMESPACES = 100
 MAX_WORKLOADS = 50
-_PAID_FOR_PODS = (Kind.PODS, Kind.DAEMONS)
 Key = TypeVar("Key", str, tuple[str, str])
 
 
@@ -31,7 +30,7 @@ def cost_texts(sample: Sample, lower_bound: float | None = None) -> Iterator[str
     for pool, prices in sample.items():
         for consumer, price in prices.items():
             kinds[pool, consumer.kind.value] = kinds.get((pool, consumer.kind.value), 0) + price
-            if consumer.kind in _PAID_FOR_PODS:
+            if consumer.kind in PAID_FOR_PODS:
                 workload = (consumer.namespace, consumer.workload)
                 namespaces[consumer.namespace] = namespaces.get(consumer.namespace, 0) + price
                 workloads[workload] = workloads.get(workload, 0) + price

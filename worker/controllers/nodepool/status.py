@@ -19,7 +19,7 @@ from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import NODEPOOLS
 from activities.provisioning.launch_refusals import LaunchRefusals
 from tenon.apis.common import Condition
-from tenon.apis.nodepool import NODES, NodePool
+from tenon.apis.nodepool import NodePool
 from tenon.disruption.history.slowed_condition import with_slowed
 from tenon.kube.records import ObjectRecord
 from tenon.provisioning.capacity_shortage import with_capacity
@@ -29,7 +29,7 @@ from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pool_overlap import overlapping, with_overlap
 from tenon.provisioning.readiness import pool_conditions
 from tenon.provisioning.registration_health import with_registration_health
-from tenon.resources import Resources, format_resources, parse_resources
+from tenon.resources import NODES, Resources, format_resources, parse_resources
 from tenon.rollout.version_condition import with_version_held
 from tenon.rollout.versions import PoolRollout
 from tenon.schedule.off_condition import with_scheduled_off
