@@ -45,38 +45,33 @@ def fill(
     """
     useful = np.flatnonzero((worth > 0) & (counts > 0))
     option_rows = np.arange(len(options.price)) if rows is None else rows
-    room = options.room[option_rows]
-    amounts = options.amounts[useful]
-    amounts_by_resource = np.ascontiguousarray(amounts.T)
-    most = np.where(options.allowed[option_rows][:, useful], counts[useful], 0)
+    count, nodes = len(option_rows), len(option_rows) * len(weights)
+    room, amounts = options.room[option_rows], options.amounts[useful]
     value = worth[useful] if bonus is None else worth[useful] + bonus[option_rows][:, None]
-    orders = []
-    for usual_weights in weights:
-        weight = np.full(options.resources, OTHER)
-        weight[:USUAL] = usual_weights
-        size = (weight / room[:, : options.resources]) @ amounts[:, : options.resources].T
-        orders.append(np.argsort(-value / (size + 1e-12), axis=1, kind="stable"))
-    order = np.vstack(orders)
+    weight = np.full((len(weights), 1, options.resources), OTHER)
+    weight[:, 0, :USUAL] = weights
+    shares = (weight / room[:, : options.resources]).reshape(nodes, options.resources)
+    size = (shares @ amounts[:, : options.resources].T).reshape(len(weights), count, len(useful))
     # by place in the order (rows) and node (columns), so that a step reads and writes whole rows
-    most = np.take_along_axis(np.tile(most, (len(weights), 1)), order, axis=1).T.astype(np.float64)
-    requests = np.ascontiguousarray(amounts_by_resource[:, order.T].swapaxes(0, 1))
+    order = np.argsort(-value / (size + 1e-12), axis=2, kind="stable").reshape(nodes, len(useful)).T.copy()
+    every = np.arange(nodes)
+    most = np.where(options.allowed[option_rows[:, None], useful], counts[useful], 0.0)[every % count, order]
+    requests = np.ascontiguousarray(amounts.T[:, order].swapaxes(0, 1))
     free = np.maximum(np.tile(room.T, (1, len(weights))), 0.0)
-    placed = np.zeros((len(useful), len(order)))
-    every = np.arange(len(order))
+    placed = np.zeros(order.shape)
     conflicts = options.conflicts[np.ix_(useful, useful)] if options.conflicts is not None else None
-    barred = np.zeros(order.shape, dtype=bool) if conflicts is not None else None
+    barred = np.zeros((nodes, len(useful)), dtype=bool) if conflicts is not None else None
     for place in range(len(useful)):
         added = np.floor(np.minimum((free / requests[place]).min(axis=0), most[place]))
         if barred is not None and conflicts is not None:
-            classes = order[:, place]
+            classes = order[place]
             added[barred[every, classes]] = 0
             barred |= conflicts[classes] & (added > 0)[:, None]
         free -= added * requests[place]
         placed[place] = added
-    pods = np.zeros(order.shape, dtype=np.int64)
-    np.put_along_axis(pods, order, placed.T.astype(np.int64), axis=1)
-    table = np.zeros((len(order), len(worth)), dtype=np.int64)
-    table[:, useful] = pods
+    table = np.zeros((nodes, len(worth)), dtype=np.int64)
+    table[every, useful[order]] = placed
+    pods = table[:, useful]
     total = pods @ worth[useful]
     if bonus is not None:
         total = total + pods.sum(axis=1) * np.tile(bonus[option_rows], len(weights))
