@@ -92,10 +92,12 @@ def _table(price: Floats, capacity: Numbers, need: int) -> tuple[Floats, Numbers
     cost = np.zeros(need + 1)
     pick = np.zeros(need + 1, dtype=np.int64)
     rest = np.maximum(np.arange(need + 1)[:, None] - capacity, 0)  # of each amount, after a node of each size
-    for amount in range(1, need + 1):
-        ways = cost[rest[amount]] + price
-        last = pick[amount] = int(ways.argmin())
-        cost[amount] = ways[last]
+    step = int(capacity.min())  # amounts that differ by less do not depend on each other
+    for first in range(1, need + 1, step):
+        amounts = slice(first, first + step)
+        ways = cost[rest[amounts]] + price
+        pick[amounts] = ways.argmin(axis=1)
+        cost[amounts] = ways.min(axis=1)
     return cost, pick
 
 
