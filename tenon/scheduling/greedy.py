@@ -20,13 +20,12 @@ def fill_best(template: Template, load: Load) -> Packing:
     """Open nodes one by one, each the best for the first waiting pods. Pods that no such node takes go to first-fit."""
     limits = template.limits.copy(template.pool)
     worth: dict[int, float] = {}
-    menus: dict[tuple[int, int], TypeCandidates] = {}
     bins: list[Bin] = []
     remaining = list(load)
     unplaced: Load = []
     while remaining:
         permitted = limits.allowed(template.start.types)
-        node = None if template.expired() else _best_node(template, remaining, permitted, menus, worth)
+        node = None if template.expired() else _best_node(template, remaining, permitted, worth)
         if node is None:
             unplaced.append(remaining.pop(0))
             continue
@@ -40,16 +39,13 @@ def _best_node(
     template: Template,
     load: Load,
     permitted: int,
-    menus: dict[tuple[int, int], TypeCandidates],
     worth: dict[int, float],
 ) -> Bin | None:
     """Return a filled node with at least one pod of the first class; None if no type takes one."""
     first = load[0][0]
     for state in template.successors(template.start, first)[:1]:
-        menu = menus.get((id(state), permitted))
-        if menu is None:
-            worthy = sum(1 << number for number in template.targets(state)) | state.types & template.burstable
-            menu = menus[id(state), permitted] = TypeCandidates(template, state, permitted & worthy)
+        worthy = sum(1 << number for number in template.targets(state)) | state.types & template.burstable
+        menu = TypeCandidates.of(template, state, permitted & worthy)
         if not len(menu.numbers):
             return None
         taken_pods, value = _pods_taken(template, menu, load, worth)

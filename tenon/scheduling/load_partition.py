@@ -77,19 +77,18 @@ class LoadPart:
 
 def partitions(template: Template, load: Load) -> Iterator[list[LoadPart]]:
     """Yield several ways to cut a load. Pods with required affinity to pods on the same node are in none of them."""
-    menus: dict[int, TypeCandidates] = {}
     load_by_state: dict[int, tuple[State, Load]] = {}
     for pod_class, count in load:
         if not pod_class.near:
             for state in template.successors(template.start, pod_class)[:1]:
                 load_by_state.setdefault(id(state), (state, []))[1].append((pod_class, count))
-    apart = [_portion(template, menus, state, state_load) for state, state_load in load_by_state.values()]
+    apart = [_portion(template, state, state_load) for state, state_load in load_by_state.values()]
     apart = [portion for portion in apart if len(portion.menu.numbers)]
-    spread = _spread(template, menus, apart) if len(apart) > 1 else []
+    spread = _spread(template, apart) if len(apart) > 1 else []
     if any(portion.is_scattered for portion in apart):
         yield spread or apart
         return
-    joined_portions = _joined(template, menus, apart) if 1 < len(apart) <= MAX_JOINED else apart
+    joined_portions = _joined(template, apart) if 1 < len(apart) <= MAX_JOINED else apart
     yield joined_portions
     cut = [state_load for portion in joined_portions for state_load in _cut(portion)]
     if len(cut) > len(joined_portions):
@@ -98,12 +97,11 @@ def partitions(template: Template, load: Load) -> Iterator[list[LoadPart]]:
         yield spread
 
 
-def _portion(template: Template, menus: dict[int, TypeCandidates], state: State, load: Load) -> LoadPart:
-    if id(state) not in menus:
-        menus[id(state)] = TypeCandidates(template, state, template.limits.allowed(template.start.types))
+def _portion(template: Template, state: State, load: Load) -> LoadPart:
+    menu = TypeCandidates.of(template, state, template.limits.allowed(template.start.types))
     amounts = np.array([pod_class.amounts for pod_class, _ in load], dtype=np.float64)
     counts = np.array([count for _, count in load], dtype=np.int64)
-    return LoadPart(menus[id(state)], [pod_class for pod_class, _ in load], amounts, counts)
+    return LoadPart(menu, [pod_class for pod_class, _ in load], amounts, counts)
 
 
 def _cut(portion: LoadPart) -> list[LoadPart]:
@@ -132,7 +130,7 @@ def _cut(portion: LoadPart) -> list[LoadPart]:
     return [portion.some(row) for row in count_rows if row.any()]
 
 
-def _spread(template: Template, menus: dict[int, TypeCandidates], apart: list[LoadPart]) -> list[LoadPart]:
+def _spread(template: Template, apart: list[LoadPart]) -> list[LoadPart]:
     """Distribute the pods that may go anywhere over the other portions, in proportion to size."""
     free = next((portion for portion in apart if portion.menu.state is template.start), None)
     bound = [portion for portion in apart if portion is not free]
@@ -143,19 +141,19 @@ def _spread(template: Template, menus: dict[int, TypeCandidates], apart: list[Lo
     ends = np.round(free.counts[None] * (until / until[-1])[:, None]).astype(np.int64)
     count_rows = np.diff(ends, axis=0, prepend=0)
     return [
-        _portion(template, menus, portion.menu.state, _ordered(portion.load() + free.some(counts).load()))
+        _portion(template, portion.menu.state, _ordered(portion.load() + free.some(counts).load()))
         for portion, counts in zip(bound, count_rows, strict=True)
     ]
 
 
-def _joined(template: Template, menus: dict[int, TypeCandidates], apart: list[LoadPart]) -> list[LoadPart]:
+def _joined(template: Template, apart: list[LoadPart]) -> list[LoadPart]:
     """Join portions, two at a time, as long as that makes them cheaper."""
     portions = list(apart)
     joins: dict[tuple[int, int], tuple[float, LoadPart | None]] = {}
     while len(portions) > 1:
         for first, second in combinations(portions, 2):
             if (id(first), id(second)) not in joins:
-                joins[id(first), id(second)] = _join(template, menus, first, second)
+                joins[id(first), id(second)] = _join(template, first, second)
         pairs = [(*joins[id(first), id(second)], first, second) for first, second in combinations(portions, 2)]
         saved, joined_portion, first, second = max(pairs, key=lambda pair: pair[0])
         if joined_portion is None or saved <= 0:
@@ -166,14 +164,12 @@ def _joined(template: Template, menus: dict[int, TypeCandidates], apart: list[Lo
     return portions
 
 
-def _join(
-    template: Template, menus: dict[int, TypeCandidates], first: LoadPart, second: LoadPart
-) -> tuple[float, LoadPart | None]:
+def _join(template: Template, first: LoadPart, second: LoadPart) -> tuple[float, LoadPart | None]:
     """Return what joining two portions would save, and the joined portion; None if no node takes both."""
     state = joined_state(template, first.menu.state, second.load())
     if state is None:
         return 0.0, None
-    joined_portion = _portion(template, menus, state, _ordered(first.load() + second.load()))
+    joined_portion = _portion(template, state, _ordered(first.load() + second.load()))
     return sum(_rough_price(template, portion) for portion in (first, second)) - _rough_price(
         template, joined_portion
     ), joined_portion

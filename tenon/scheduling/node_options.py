@@ -121,7 +121,7 @@ def _menus(
     serves = np.ones(len(classes), dtype=bool) if source.serves is None else source.serves
     served = [pod_class for pod_class, is_served in zip(classes, serves.tolist(), strict=True) if is_served]
     for state in _states(template, served):
-        menu = TypeCandidates(template, state, permitted & _worthy(template, state, source.limits))
+        menu = TypeCandidates.of(template, state, permitted & _worthy(template, state, source.limits))
         if len(menu.numbers):
             usage = _usage(source, menu.numbers, limits)
             best = _undominated(menu.room[:, used], menu.price, usage)

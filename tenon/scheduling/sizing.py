@@ -151,7 +151,7 @@ def outliers(template: Template, load: Load) -> tuple[Load, Load]:
     with another pod of 3,500Gi there would be no type for both. Outliers get their own nodes first. Other pods may use
     the room left on these, and the rest is packed as if the outliers did not exist.
     """
-    menu = TypeCandidates(template, template.start, template.limits.allowed(template.start.types))
+    menu = TypeCandidates.of(template, template.start, template.limits.allowed(template.start.types))
     if not len(menu.numbers) or len(load) < 2:
         return [], load
     amounts = np.array([pod_class.amounts for pod_class, _ in load], dtype=np.float64)

@@ -42,7 +42,10 @@ MAX_VARIANTS = 64
 class State:
     """A node of the template with these requirements. Only `Template.state` builds it."""
 
-    __slots__ = ("_order", "_targets", "apart", "daemons", "groups", "market", "requirements", "successors", "types")
+    __slots__ = (
+        "_diverse", "_order", "_targets", "apart", "daemons", "groups", "market", "menus", "requirements", "successors",
+        "types",
+    )  # fmt: skip
 
     def __init__(self, requirements: Requirements, types: int, market: Market) -> None:
         self.requirements = requirements
@@ -54,6 +57,9 @@ class State:
         self.apart: dict[PodClass, tuple[State, ...]] = {}
         self._order: tuple[OrderedBlock, ...] | None = None
         self._targets: tuple[int, ...] | None = None
+        self._diverse: dict[int, bool] = {}
+        self.menus: dict[int, object] = {}
+        """By the types that are permitted, the types as arrays (`TypeCandidates.of`)."""
 
 
 class Template:
@@ -280,7 +286,12 @@ class Template:
 
     def diverse(self, state: State, types: int) -> bool:
         """Whether the types keep as many distinct values as the pool's ``minValues`` require."""
-        return all(self.offered(state, types, key) >= min_values for key, min_values in self.least.items())
+        is_diverse = state._diverse.get(types)
+        if is_diverse is None:
+            is_diverse = state._diverse[types] = all(
+                self.offered(state, types, key) >= min_values for key, min_values in self.least.items()
+            )
+        return is_diverse
 
     def offered(self, state: State, types: int, key: str) -> int:
         """How many distinct values of a label the types offer to a node in this state."""

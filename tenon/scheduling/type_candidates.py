@@ -17,7 +17,15 @@ MAX_PART = 1e6
 
 
 class TypeCandidates:
-    """The types of a state, with the room for pods and the price of each."""
+    """The types of a state, with the room for pods and the price of each. Nothing changes the arrays."""
+
+    @classmethod
+    def of(cls, template: Template, state: State, permitted: int) -> TypeCandidates:
+        """Return the state's types that are permitted, made once for all packings of a template."""
+        menu = state.menus.get(permitted)
+        if not isinstance(menu, cls):
+            menu = state.menus[permitted] = cls(template, state, permitted)
+        return menu
 
     def __init__(self, template: Template, state: State, permitted: int) -> None:
         """Take the state's types that are permitted. Burstable types offer only their baseline CPU."""
