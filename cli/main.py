@@ -105,12 +105,18 @@ GC_THRESHOLDS = (250_000, 50, 100)
 and the catalogue of a plan are 200,000 objects without cycles, and Python's own thresholds spend a tenth of a small
 plan on them. The processes of a worker have thresholds of their own (`worker.runtime.memory`).
 """
+QUICK = {
+    "OPENBLAS_NUM_THREADS": "1",  # NumPy's other threads do nothing for products as small as ours, and spin meanwhile
+    "PYDANTIC_DISABLE_PLUGINS": "1",  # pydantic looks for them in the metadata of every package
+}
+"""Variables that libraries read when they are loaded, unless the user has set them."""
 
 
 def main() -> None:
     """Run the command and exit the process with its status."""
     gc.set_threshold(*GC_THRESHOLDS)
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # it looks for them in the metadata of every package
+    for name, value in QUICK.items():
+        os.environ.setdefault(name, value)
     open_what_is_closed()
     try:
         with report_unwritable_output():

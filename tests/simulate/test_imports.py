@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from tests.simulate.running import POOL, catalogue, deployment
 
 CODE = """
+import os
 import sys
 
 from cli.main import main
@@ -18,37 +20,67 @@ from cli.main import main
 try:
     main()
 finally:
+    print(len(os.listdir("/proc/self/task")), file=sys.stderr)
     print(*sys.modules, file=sys.stderr)
 """
 CLIENTS = {"temporalio", "kubernetes", "boto3", "botocore", "aiohttp", "opentelemetry", "prometheus_client", "grpc"}
 DISRUPTION = {"cli.simulating.disrupting", "tenon.disruption.deciding", "tenon.disruption.search.move_planner"}
 OF_DISRUPTION = {"tenon.disruption", "activities.disruption.repair_source", "worker.cache.managed_nodes"}
-MESSAGES = {"tenon.messages.disruption", "tenon.messages.launch", "tenon.messages.node", "tenon.messages.node_steps"}
+MESSAGES = {
+    "tenon.messages.disruption",
+    "tenon.messages.launch",
+    "tenon.messages.node",
+    "tenon.messages.node_steps",
+    "tenon.messages.provisioning",
+}
 OLD_VERSIONS = {"tenon.apis.legacy.kinds", "tenon.apis.crd_kinds", "tenon.manifests.batch_conversion"}
 SETTINGS = {"worker.settings"}
+OTHER_KINDS = {
+    "tenon.apis.disruptionfreeze",
+    "tenon.apis.noderepairpolicy",
+    "tenon.apis.noderollout",
+    "tenon.simulation.volume_manifests",
+}
+OF_OTHER_OBJECTS = {"croniter", "tomllib"}
+"""What reads cron schedules and the user data of Bottlerocket."""
+EMOJI = {"rich._emoji_codes"}
 
 pytestmark = pytest.mark.integration
 
 
-def loaded_modules(folder: Path, *options: str) -> set[str]:
-    """The modules that the command has loaded when it ends."""
+def ended(folder: Path, *options: str) -> tuple[int, set[str]]:
+    """How many threads the command has when it ends, and which modules it has loaded."""
     file = folder / "input.yaml"
     file.write_text(POOL + deployment("web", 3))
     arguments = ["simulate", "-f", str(file), "--catalog", str(catalogue(folder)), *options]
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
     ran = subprocess.run(
-        [sys.executable, "-c", CODE, *arguments], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", CODE, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=environment,
     )
     assert ran.returncode == 0, ran.stderr
-    return set(ran.stderr.splitlines()[-1].split())
+    threads, modules = ran.stderr.splitlines()[-2:]
+    return int(threads), set(modules.split())
 
 
 def test_a_plan_from_files_loads_only_what_it_uses(tmp_path: Path) -> None:
-    modules = loaded_modules(tmp_path)
+    _, modules = ended(tmp_path)
     assert "tenon.scheduling.engine" in modules
     assert modules.isdisjoint(CLIENTS | DISRUPTION | OF_DISRUPTION | MESSAGES | OLD_VERSIONS | SETTINGS)
+    assert modules.isdisjoint(OTHER_KINDS | OF_OTHER_OBJECTS | EMOJI)
+
+
+def test_a_plan_from_files_has_one_thread(tmp_path: Path) -> None:
+    """Each further thread of NumPy's BLAS spins for a tenth of a small plan's time, on any machine with more cores."""
+    threads, _ = ended(tmp_path)
+    assert threads == 1
 
 
 def test_disruption_from_files_loads_no_client(tmp_path: Path) -> None:
-    modules = loaded_modules(tmp_path, "--disruption")
+    _, modules = ended(tmp_path, "--disruption")
     assert modules >= DISRUPTION
     assert modules.isdisjoint(CLIENTS)

@@ -49,6 +49,19 @@ def test_defaults_count_but_empty_lists_that_nobody_wrote_do_not(
     assert [(path, rule.sentence) for path, rule in broken_rules(model)] == broken
 
 
+class Conditional(ApiModel):
+    rules = (Rule("!has(self.size) || self.size > 1 ? has(self.size) : false", "must have a size above one"),)
+
+    size: int | None = None
+
+
+def test_a_conditional_rule_counts_where_its_field_is_absent() -> None:
+    """It begins as a rule does that holds wherever the field is absent."""
+    (broken,) = broken_rules(Conditional())
+    assert broken[1].sentence == "must have a size above one"
+    assert broken_rules(Conditional(size=2)) == []
+
+
 @pytest.mark.parametrize("kind", [NodePool, EC2NodeClass])
 def test_each_rule_of_a_sound_object_has_a_value(kind: type[ApiModel]) -> None:
     """A rule that fails on an absent field counts as broken."""

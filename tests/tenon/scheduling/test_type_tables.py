@@ -24,6 +24,14 @@ def test_a_later_problem_uses_the_table_of_a_list_with_the_same_types() -> None:
     assert later.of(list(CATALOG[1:]), NAMES) is not table
 
 
+def test_a_question_about_offerings_asks_any_table_of_the_list() -> None:
+    tables = TypeTables()
+    table = tables.of(CATALOG, NAMES)
+    assert tables.any_of(CATALOG) is table
+    assert tables.any_of(list(CATALOG[1:])) is not table
+    assert [kind.name for kind in TypeTables().any_of(CATALOG).types] == [kind.name for kind in table.types]
+
+
 def test_a_type_that_changed_is_indexed_again() -> None:
     first = TypeTables()
     table = first.of(CATALOG, NAMES)
