@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.markdown import Markdown
 
 from activities.clock import utc_now
 from cli.application import create_app, examples
@@ -242,6 +241,8 @@ def show(name: Name, cluster: Cluster = None, output: Output = "table") -> None:
         print(node.state.model_dump_json(indent=2))
         return
     texts = [details(node.state), report(node.state), node.why_it_stays]
+    from rich.markdown import Markdown  # loads a large library, which only this page needs
+
     output_console().print(Markdown("\n\n".join(texts)))
     if node.page:
         print(f"\nIts page in Temporal's UI: {node.page}")

@@ -18,7 +18,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
-from rich.markdown import Markdown
 
 from activities.clock import utc_now
 from activities.ec2.price_tables import PriceTableError
@@ -206,6 +205,8 @@ class _View:
 
 
 def _rendered(markdown: str, width: int) -> list[str]:
+    from rich.markdown import Markdown  # loads a large library, which only the view of one node needs
+
     console = Console(width=width, force_terminal=False, color_system=None)
     with console.capture() as printed:
         console.print(Markdown(markdown))

@@ -12,7 +12,6 @@ from enum import StrEnum
 from typing import Any
 
 from rich.console import Console
-from rich.markdown import Markdown
 
 from activities.clock import utc_now
 from cli.console import output_console
@@ -91,6 +90,8 @@ def width_of(console: Console, output: ListOutput) -> int | None:
 
 def _print(console: Console, markdown: str) -> None:
     if console.is_terminal:
+        from rich.markdown import Markdown  # loads a large library, which only notes on a terminal need
+
         console.print(Markdown(markdown))
     else:
         print(f"\n{markdown.replace('**', '')}")

@@ -1,4 +1,4 @@
-"""What the list of commands does not load, because people ask for it often and it only prints sentences."""
+"""What commands that people call often do not load."""
 
 from __future__ import annotations
 
@@ -23,12 +23,23 @@ finally:
 pytestmark = pytest.mark.integration
 
 
-def test_the_list_of_commands_loads_none_of_them() -> None:
+def loaded_modules(code: str, *arguments: str) -> set[str]:
+    """The modules that a process has loaded, which the last line of its standard error names."""
     ran = subprocess.run(
-        [sys.executable, "-c", CODE, "--help"], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120, check=False
     )
     assert ran.returncode == 0, ran.stderr
-    modules = set(ran.stderr.splitlines()[-1].split())
+    return set(ran.stderr.splitlines()[-1].split())
+
+
+def test_the_list_of_commands_loads_none_of_them() -> None:
+    modules = loaded_modules(CODE, "--help")
     assert "cli.main" in modules
     prepared = {"cli.completion"}  # at each start
     assert modules.isdisjoint(set(map(module_of, COMMANDS)) - prepared)
+
+
+def test_lists_of_nodes_load_no_library_for_pages() -> None:
+    modules = loaded_modules("import sys, cli.node, cli.top; print(*sys.modules, file=sys.stderr)")
+    assert "cli.top" in modules
+    assert modules.isdisjoint({"markdown_it", "pygments"})

@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from croniter import croniter
-
 from tenon.apis.nodepool import Budget
 
 UNLIMITED = 2**31 - 1
@@ -39,6 +37,8 @@ def _window_end(budget: Budget, now: datetime) -> datetime | None:
     """Return the end of the window that opened last; None if the budget has no schedule."""
     if budget.schedule is None or budget.duration is None:
         return None
+    from croniter import croniter  # loaded with the first schedule: most budgets have none
+
     expression = _NAMED.get(budget.schedule, budget.schedule)
     if not croniter.is_valid(expression):
         raise ValueError(f"{budget.schedule!r} is not a cron expression of five fields")
