@@ -30,7 +30,7 @@ from activities.record.decisions import DecisionRecorder
 from activities.tracing import spans
 from activities.tracing.catalogue import Phase
 from tenon.apis.reasons import Reason
-from tenon.disruption.commands.command_messages import command_id, to_message
+from tenon.disruption.commands.command_messages import new_command_id, to_message
 from tenon.disruption.commands.open_commands import (
     claims_of,
     claims_of_finished_commands,
@@ -185,7 +185,7 @@ class Disruptor:
 
     def _message(self, command: Command) -> DisruptionCommand:
         """Return the command's message. One that does not depend on empty nodes may be repeated for the same nodes."""
-        return to_message(command, ident="" if command.only_if_empty else command_id(command, self._now()))
+        return to_message(command, ident="" if command.only_if_empty else new_command_id(command, self._now()))
 
     async def validate(self, command: DisruptionCommand) -> StepResult:
         """Check that a command that moves pods, or that a person approved, still holds."""

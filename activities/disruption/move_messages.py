@@ -8,7 +8,7 @@ from functools import partial
 
 from activities.disruption.supply import Supply
 from tenon.apis.shortage_price import price_factor, shortage_annotation
-from tenon.disruption.commands.command_messages import arrivals_of, command_id, pods_sent, to_message
+from tenon.disruption.commands.command_messages import arrivals_of, new_command_id, pods_sent, to_message
 from tenon.disruption.decision import Command
 from tenon.disruption.situation import Situation
 from tenon.ec2.refusals.unavailable import next_attempt_of
@@ -35,7 +35,7 @@ class MoveMessages:
 
     def of(self, command: Command, *, ident: str = "") -> DisruptionCommand:
         """The command's message. ``ident``: the ID of the command that it takes the place of."""
-        ident = ident or command_id(command, self._now)
+        ident = ident or new_command_id(command, self._now)
         replacements = [
             self._replacement(command, number, planned, ident) for number, planned in enumerate(command.replacements)
         ]

@@ -42,7 +42,6 @@ from tenon.node.launch_stages import LAUNCH_ATTEMPTS
 
 log = loggers.NODECLAIM_LIFECYCLE
 
-TEMPLATE_NOT_FOUND = "LaunchTemplateNotFound"
 SUBNET_FULL = codes.reason_for(codes.SUBNET_FULL)
 """The launch is retried in another subnet. It says nothing about the next launch of the NodePool."""
 SPOT_ROLE_MISSING = codes.reason_for(codes.SPOT_ROLE_MISSING)
@@ -99,8 +98,8 @@ class LaunchSending:
             return await self._parts.failures.unlaunched(claim, launch_input.claim, result)
         result = await self._send(launch_input, claim)
         refused, result = result.unavailable, evolve(result, unavailable=[])
-        if result.instance is None and result.reason == TEMPLATE_NOT_FOUND and launch_input.attempt < LAUNCH_ATTEMPTS:
-            # The next attempt creates the template again.
+        lacks_template = result.instance is None and result.reason == codes.TEMPLATE_MISSING
+        if lacks_template and launch_input.attempt < LAUNCH_ATTEMPTS:  # the next attempt creates it again
             return evolve(result, reason=Reason.TEMPLATE_GONE)
         if result.instance is None:
             result = await self._parts.failures.unlaunched(claim, launch_input.claim, result)
@@ -205,7 +204,7 @@ class LaunchSending:
         lacks_capacity = result.instance is None and result.waits is None
         if result.instance is not None or lacks_capacity or result.reason == SUBNET_FULL:
             self._parts.breakers.launched(pool, instance_types, node_class=claim.class_key)
-        elif result.waits is not None and result.waits.has_answer and result.reason != TEMPLATE_NOT_FOUND:
+        elif result.waits is not None and result.waits.has_answer and result.reason != codes.TEMPLATE_MISSING:
             metrics.LAUNCH_FAILURES.labels("", "", launch_input.request.capacity_type, result.reason).inc()
             fault = result.waits.class_fault
             types = frozenset() if fault == ClassFault.WHOLE else instance_types

@@ -1,4 +1,7 @@
-"""Names and IDs of a node's workflow that activities, workflows and the worker must agree on."""
+"""IDs of the workflows of nodes and disruption commands, and names of what they show.
+
+Activities need them too, and may not import `workflows.names`, which has those of all workflows.
+"""
 
 from __future__ import annotations
 

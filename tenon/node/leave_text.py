@@ -17,7 +17,7 @@ from tenon.evolve import evolve
 from tenon.kube.timestamps import format_instant
 from tenon.messages.node import Removal
 from tenon.money import per_hour
-from tenon.node.ids import command_id
+from tenon.node import ids
 from tenon.node.state import NodeState
 from tenon.sentences import lasting, shortened
 
@@ -98,7 +98,7 @@ def removal_text(removal: Removal) -> str:
 def removal_on_page(removal: Removal, cluster: str) -> str:
     """Return the same with the whole workflow ID of a command, which a page cannot link to."""
     command = command_of(removal.actor)
-    actor = f"workflow {command_id(cluster, command)}" if command else removal.actor
+    actor = f"workflow {ids.command_id(cluster, command)}" if command else removal.actor
     return removal_text(evolve(removal, actor=actor))
 
 

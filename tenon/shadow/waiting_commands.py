@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.cluster_model import ClusterModel
-from tenon.disruption.commands.command_messages import command_id, to_message
+from tenon.disruption.commands.command_messages import new_command_id, to_message
 from tenon.disruption.decision import Command
 from tenon.messages.disruption import DisruptionCommand, Replacement
 from tenon.provisioning.claims import replacement_claim_body
@@ -38,7 +38,7 @@ def waiting(command: Command, model: ClusterModel, pools: Mapping[str, NodePool]
         pools: the NodePools, by name.
         due: when it is validated, in seconds since the epoch.
     """
-    ident = command_id(command)
+    ident = new_command_id(command)
     replacements = []
     for number, planned in enumerate(command.replacements):
         name = f"{ident}-{number}"

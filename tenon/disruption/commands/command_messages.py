@@ -24,7 +24,7 @@ from tenon.messages.terminate_first import IntendedReplacement, TerminatesFirst
 from tenon.scheduling.reservations import reservation_of
 
 
-def command_id(command: Command, at: datetime | None = None) -> str:
+def new_command_id(command: Command, at: datetime | None = None) -> str:
     """Return the command's ID, from its nodes and why they leave.
 
     ``at``: when the command was decided, for commands that may fail. The same nodes may get another command later, for
@@ -50,7 +50,7 @@ def to_message(
 
     Args:
         command: the command.
-        ident: its ID; by default `command_id`, so that a retry is not a second command.
+        ident: its ID; by default `new_command_id`, so that a retry is not a second command.
         replacements: the NodeClaims of its replacements.
         pods: by NodeClaim name, the pods that it moves from there.
         prices: by NodeClaim name, dollars an hour of its offering.
@@ -72,7 +72,7 @@ def to_message(
         for candidate in command.candidates
     ]
     return DisruptionCommand(
-        id=ident or command_id(command),
+        id=ident or new_command_id(command),
         reason=command.reason,
         candidates=candidates,
         only_if_empty=command.only_if_empty,

@@ -14,7 +14,7 @@ from tenon.evolve import evolve
 from tenon.messages.disruption import OpenCommand, PoolSavings, RecentCommand
 from tenon.messages.forecast import ConsolidationForecast
 from tenon.money import per_hour
-from tenon.node.ids import command_id
+from tenon.node import ids
 from tenon.sentences import counted, first_few, for_temporal_ui, shortened
 
 LISTED = 10
@@ -136,7 +136,7 @@ def _answers(cluster: str) -> list[str]:
     return [
         "",
         "They wait for you, and touch nothing until then. Run `tenon approve ID --reason TEXT` or `tenon refuse ID "
-        f"--reason TEXT`, or open the workflow `{command_id(cluster, 'ID')}`, which says until when it waits, and "
+        f"--reason TEXT`, or open the workflow `{ids.command_id(cluster, 'ID')}`, which says until when it waits, and "
         f"send it the update `approve` or `refuse` with More Actions, Send an Update: `{ANSWER}`.",
     ]
 

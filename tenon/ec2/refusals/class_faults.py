@@ -9,7 +9,15 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
-from tenon.ec2.refusals.errors import TEMPLATE_NOT_FOUND, UNAUTHORIZED, reason_for
+from tenon.ec2.refusals.errors import (
+    IMAGE_NOT_SHARED,
+    OTHER_VPC,
+    PROFILE_INVALID,
+    TEMPLATE_NOT_FOUND,
+    UNAUTHORIZED,
+    USER_DATA_TOO_LARGE,
+    reason_for,
+)
 
 
 class ClassFault(StrEnum):
@@ -29,7 +37,7 @@ _WHOLE = re.compile(
 )
 _IMAGE = re.compile(r"Invalid(AMI\w*|BlockDeviceMapping|Snapshot\w*|Volume\w*|K[Mm][Ss]Key)\b|K[Mm][Ss]Key\w*Fault")
 """Beginnings of EC2's codes."""
-_REASONS = frozenset({"InstanceProfileNameInvalid", "SecurityGroupSubnetVPCMismatch", "UserDataSizeLimitExceeded"})
+_REASONS = frozenset({PROFILE_INVALID, OTHER_VPC, USER_DATA_TOO_LARGE})
 """What `reason_for` says of codes that EC2 uses for every wrong value."""
 _RESOURCE = re.compile(r"not authorized to perform: (?P<right>[\w-]+:\w+) on resource: \S*?:(?P<kind>[\w-]+)/")
 
@@ -39,7 +47,7 @@ def class_fault(code: str, message: str, operation: str = "") -> ClassFault:
     if code in UNAUTHORIZED:
         return _denied(message)
     reason = reason_for(code, message)
-    if reason == "AMIAuthorizationFailure" or _IMAGE.match(code):
+    if reason == IMAGE_NOT_SHARED or _IMAGE.match(code):
         return ClassFault.IMAGE
     if code in ("InvalidParameter", "InvalidParameterValue") and "snapshot" in message.lower():
         return ClassFault.IMAGE

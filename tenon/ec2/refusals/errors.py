@@ -124,12 +124,17 @@ THROTTLED_REASON = "RequestLimitExceeded"
 """The reason while EC2 throttles a call of a launch."""
 PROFILE_INVALID = "InstanceProfileNameInvalid"
 """The reason if EC2 does not know the instance profile, or not yet."""
+TEMPLATE_MISSING = "LaunchTemplateNotFound"
+"""The reason if somebody deleted the launch template. The next attempt creates it again."""
+IMAGE_NOT_SHARED = "AMIAuthorizationFailure"
+OTHER_VPC = "SecurityGroupSubnetVPCMismatch"
+USER_DATA_TOO_LARGE = "UserDataSizeLimitExceeded"
 _REASONS: Mapping[str, str] = {
     SPOT_ROLE_MISSING: "SpotSLRCreationFailed",
     **dict.fromkeys(UNAUTHORIZED, "Unauthorized"),
     "InstanceLimitExceeded": "VCPULimitExceeded",
     "InvalidIamInstanceProfile.NotFound": PROFILE_INVALID,
-    "InvalidUserData.Malformed": "UserDataSizeLimitExceeded",
+    "InvalidUserData.Malformed": USER_DATA_TOO_LARGE,
     "InvalidAMIID.Malformed": "InvalidAMIID",
     "InvalidAMIID.NotFound": "AMINotFound",
     "InvalidAMIID.Unavailable": "AMINotFound",
@@ -143,7 +148,7 @@ _REASONS: Mapping[str, str] = {
     "InvalidSubnetID.NotFound": "SubnetResolutionFailed",
     "InvalidInstanceType": "InstanceTypeResolutionFailed",
     "InvalidInstanceType.NotFound": "InstanceTypeResolutionFailed",
-    **dict.fromkeys(TEMPLATE_NOT_FOUND, "LaunchTemplateNotFound"),
+    **dict.fromkeys(TEMPLATE_NOT_FOUND, TEMPLATE_MISSING),
     **dict.fromkeys(THROTTLED, THROTTLED_REASON),
 }
 
@@ -153,7 +158,7 @@ def reason_for(code: str, message: str = "") -> str:
     if code in ("InvalidParameter", "InvalidParameterValue"):
         return _invalid_value_reason(message.lower())
     if code == "AuthFailure":  # also EC2's code for credentials that it does not accept
-        return "AMIAuthorizationFailure" if "not authorized for images" in message.lower() else "Unauthorized"
+        return IMAGE_NOT_SHARED if "not authorized for images" in message.lower() else "Unauthorized"
     return _REASONS.get(code, "LaunchFailed")
 
 
@@ -162,9 +167,9 @@ def _invalid_value_reason(message: str) -> str:
     if "iaminstanceprofile" in message or "instance profile" in message:
         return PROFILE_INVALID
     if "different networks" in message:
-        return "SecurityGroupSubnetVPCMismatch"
+        return OTHER_VPC
     if "user data" in message:
-        return "UserDataSizeLimitExceeded"
+        return USER_DATA_TOO_LARGE
     return "LaunchFailed"
 
 
