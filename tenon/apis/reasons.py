@@ -55,7 +55,7 @@ class Reason(StrEnum):
     """The reasons that Tenon itself gives.
 
     A failed launch may also have one of EC2's error codes as its reason, and a node whose instance ends or fails the
-    kind of the notice about it (`tenon.ec2.instances.interruption.Kind`).
+    kind of the notice about it (`tenon.ec2.instances.interruption.NoticeKind`).
     """
 
     traits: Traits

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from tenon.apis.reasons import camel_case
-from tenon.ec2.instances.interruption import Kind as Notice
+from tenon.ec2.instances.interruption import NoticeKind
 from tenon.node.leave_text import command_of
 from tenon.record.entries import (
     BlockedBy,
@@ -23,7 +23,7 @@ from tenon.record.entries import (
 
 UNKNOWN_ACTOR = "not recorded"
 COMMANDS = "disruption commands"
-_INTERRUPTIONS = frozenset(camel_case(notice) for notice in Notice if notice.ends_node or notice.failed)
+_INTERRUPTIONS = frozenset(camel_case(notice) for notice in NoticeKind if notice.ends_node or notice.failed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import boto3
 import pytest
 from hcl2.api import loads
 
-from tenon.ec2.instances.interruption import Kind, read_notice
+from tenon.ec2.instances.interruption import NoticeKind, read_notice
 from tests.deploy import stack as stacks
 from tests.deploy.stack import ACCOUNT
 from tests.ec2.interruption_events import HEALTH, INTERRUPTIBLE, REBALANCE, RESERVATION, SPOT, state
@@ -214,7 +214,7 @@ def test_aws165_each_kind_of_notice_that_tenon_reads_has_a_rule() -> None:
     patterns = [rule["pattern"] for rule in json.loads(RULES.read_text()).values()]
     states = [state(name) for name in ("stopping", "stopped", "shutting-down", "terminated")]
     for notice in (SPOT, REBALANCE, RESERVATION, INTERRUPTIBLE, HEALTH, *states):
-        assert read_notice(json.dumps(notice)).kind is not Kind.NO_OP
+        assert read_notice(json.dumps(notice)).kind is not NoticeKind.NO_OP
         assert sum(matches(pattern, notice) for pattern in patterns) == 1
     issue = {**HEALTH, "detail": {**HEALTH["detail"], "eventTypeCategory": "issue"}}
     for other in (state("pending"), state("running"), issue):

@@ -8,7 +8,7 @@ import pytest
 
 from activities.tracing.catalogue import Attribute
 from tenon.apis.reasons import Reason, camel_case
-from tenon.ec2.instances.interruption import Kind
+from tenon.ec2.instances.interruption import NoticeKind
 from tests.declared_metrics import declared
 from tests.docs.documents import DOCUMENTS, FENCED, ROOT, anchors, name_of, text_of
 
@@ -107,5 +107,5 @@ def test_every_value_of_tenonreason_is_documented_as_it_is_written() -> None:
     """Temporal compares them with their case, so a reader who guesses finds nothing."""
     section = (ROOT / "docs/operations.md").read_text().partition("\n## Which values does TenonReason have?")[2]
     documented = set(QUOTED.findall(section.partition("\n## ")[0]))
-    values = {camel_case(reason) for reason in [*Reason, *(kind for kind in Kind if kind.ends_node)]}
+    values = {camel_case(reason) for reason in [*Reason, *(kind for kind in NoticeKind if kind.ends_node)]}
     assert values <= documented

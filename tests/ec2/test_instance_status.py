@@ -11,7 +11,7 @@ from activities.ec2.client import Ec2
 from activities.ec2.instance_statuses import failing
 from sandbox.ec2.client import Ec2Admin
 from tenon.apis import labels
-from tenon.ec2.instances.interruption import Kind
+from tenon.ec2.instances.interruption import NoticeKind
 from tenon.ec2.instances.status import InstanceStatus, unhealthy
 
 if TYPE_CHECKING:
@@ -26,17 +26,17 @@ LONG, SHORT = NOW - timedelta(seconds=120), NOW - timedelta(seconds=119)
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        (InstanceStatus("i-1", instance_impaired_since=LONG), Kind.INSTANCE_STATUS),
-        (InstanceStatus("i-1", system_impaired_since=LONG), Kind.SYSTEM_STATUS),
-        (InstanceStatus("i-1", LONG, LONG, ("soon",)), Kind.SYSTEM_STATUS),
+        (InstanceStatus("i-1", instance_impaired_since=LONG), NoticeKind.INSTANCE_STATUS),
+        (InstanceStatus("i-1", system_impaired_since=LONG), NoticeKind.SYSTEM_STATUS),
+        (InstanceStatus("i-1", LONG, LONG, ("soon",)), NoticeKind.SYSTEM_STATUS),
         (InstanceStatus("i-1", instance_impaired_since=SHORT), None),
         (InstanceStatus("i-1", system_impaired_since=SHORT), None),
-        (InstanceStatus("i-1", SHORT, SHORT, ("soon",)), Kind.EVENT_STATUS),
+        (InstanceStatus("i-1", SHORT, SHORT, ("soon",)), NoticeKind.EVENT_STATUS),
         (InstanceStatus("i-1", events=("[Completed] reboot", "[Canceled] stop")), None),
         (InstanceStatus("i-1"), None),
     ],
 )
-def test_aws146_147_what_a_status_means(status: InstanceStatus, kind: Kind | None) -> None:
+def test_aws146_147_what_a_status_means(status: InstanceStatus, kind: NoticeKind | None) -> None:
     """A check may fail for two minutes. An event that is over means nothing."""
     assert unhealthy([status], NOW) == ({} if kind is None else {"i-1": kind})
 
@@ -55,7 +55,7 @@ def test_aws146_only_instances_that_fail_or_have_an_event_are_read(clients: Ec2,
     assert healthy not in statuses
     assert statuses[stops].events == ("degraded hardware",)
     now = datetime.now(UTC)
-    assert unhealthy(statuses.values(), now) == {system: Kind.SYSTEM_STATUS, stops: Kind.EVENT_STATUS}
-    assert unhealthy(statuses.values(), now + timedelta(seconds=100))[instance] is Kind.INSTANCE_STATUS
+    assert unhealthy(statuses.values(), now) == {system: NoticeKind.SYSTEM_STATUS, stops: NoticeKind.EVENT_STATUS}
+    assert unhealthy(statuses.values(), now + timedelta(seconds=100))[instance] is NoticeKind.INSTANCE_STATUS
     ec2.impair_instance(system, "system", seconds=None)
     assert {status.instance_id for status in failing(clients)} == {instance, stops}

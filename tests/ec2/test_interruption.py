@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.ec2.instances.interruption import EVENTS, Kind, MalformedNoticeError, Notice, read_notice
+from tenon.ec2.instances.interruption import EVENTS, MalformedNoticeError, Notice, NoticeKind, read_notice
 from tests.ec2.interruption_events import (
     HEALTH,
     HOSTILE,
@@ -33,27 +33,27 @@ def read(message: Any) -> Notice:
 @pytest.mark.parametrize(
     ("message", "kind"),
     [
-        pytest.param(SPOT, Kind.SPOT_INTERRUPTED, id="AWS-140"),
-        pytest.param(state("stopping"), Kind.INSTANCE_STOPPED, id="AWS-142 stopping"),
-        pytest.param(state("stopped"), Kind.INSTANCE_STOPPED, id="AWS-142 stopped"),
-        pytest.param(state("shutting-down"), Kind.INSTANCE_TERMINATED, id="AWS-143 shutting-down"),
-        pytest.param(state("terminated"), Kind.INSTANCE_TERMINATED, id="AWS-143 terminated"),
-        pytest.param(REBALANCE, Kind.REBALANCE_RECOMMENDATION, id="AWS-144"),
-        pytest.param(RESERVATION, Kind.CAPACITY_RESERVATION_INTERRUPTED, id="AWS-145"),
-        pytest.param(INTERRUPTIBLE, Kind.CAPACITY_RESERVATION_INTERRUPTED, id="AWS-125"),
+        pytest.param(SPOT, NoticeKind.SPOT_INTERRUPTED, id="AWS-140"),
+        pytest.param(state("stopping"), NoticeKind.INSTANCE_STOPPED, id="AWS-142 stopping"),
+        pytest.param(state("stopped"), NoticeKind.INSTANCE_STOPPED, id="AWS-142 stopped"),
+        pytest.param(state("shutting-down"), NoticeKind.INSTANCE_TERMINATED, id="AWS-143 shutting-down"),
+        pytest.param(state("terminated"), NoticeKind.INSTANCE_TERMINATED, id="AWS-143 terminated"),
+        pytest.param(REBALANCE, NoticeKind.REBALANCE_RECOMMENDATION, id="AWS-144"),
+        pytest.param(RESERVATION, NoticeKind.CAPACITY_RESERVATION_INTERRUPTED, id="AWS-145"),
+        pytest.param(INTERRUPTIBLE, NoticeKind.CAPACITY_RESERVATION_INTERRUPTED, id="AWS-125"),
     ],
 )
-def test_aws140_a_notice_names_its_kind_its_instance_and_its_time(message: dict[str, Any], kind: Kind) -> None:
+def test_aws140_a_notice_names_its_kind_its_instance_and_its_time(message: dict[str, Any], kind: NoticeKind) -> None:
     assert read(message) == Notice(kind, (ID,), AT)
 
 
 def test_aws141_a_scheduled_change_names_each_instance_once_and_nothing_else() -> None:
-    assert read(HEALTH) == Notice(Kind.SCHEDULED_CHANGE, (ID, "i-1234567890abcdef1"), AT)
+    assert read(HEALTH) == Notice(NoticeKind.SCHEDULED_CHANGE, (ID, "i-1234567890abcdef1"), AT)
 
 
 @pytest.mark.parametrize("change", [{"service": "RDS"}, {"eventTypeCategory": "issue"}])
 def test_aws141_other_events_of_aws_health_are_no_operation(change: dict[str, str]) -> None:
-    assert read({**HEALTH, "detail": {**HEALTH["detail"], **change}}).kind is Kind.NO_OP
+    assert read({**HEALTH, "detail": {**HEALTH["detail"], **change}}).kind is NoticeKind.NO_OP
 
 
 @pytest.mark.parametrize(
@@ -67,23 +67,25 @@ def test_aws141_other_events_of_aws_health_are_no_operation(change: dict[str, st
     ],
 )
 def test_aws148_events_that_mean_nothing_here_are_no_operation(message: dict[str, Any]) -> None:
-    assert read(message) == Notice(Kind.NO_OP, (), AT)
+    assert read(message) == Notice(NoticeKind.NO_OP, (), AT)
 
 
 def test_aws149_another_version_of_events_is_no_operation() -> None:
-    assert read({**SPOT, "version": "1"}).kind is Kind.NO_OP
+    assert read({**SPOT, "version": "1"}).kind is NoticeKind.NO_OP
     without = {key: value for key, value in SPOT.items() if key != "version"}
-    assert read(without).kind is Kind.SPOT_INTERRUPTED  # as in AWS's example of a state change
+    assert read(without).kind is NoticeKind.SPOT_INTERRUPTED  # as in AWS's example of a state change
 
 
 def test_aws140_a_notice_with_a_broken_time_or_new_fields_still_counts() -> None:
-    assert read({**SPOT, "time": "soon", "resources": "arn", "new": {}}) == Notice(Kind.SPOT_INTERRUPTED, (ID,), None)
+    assert read({**SPOT, "time": "soon", "resources": "arn", "new": {}}) == Notice(
+        NoticeKind.SPOT_INTERRUPTED, (ID,), None
+    )
     assert read({**SPOT, "time": 10**400}).instance_ids == (ID,)
 
 
 def test_aws140_147_only_kinds_that_end_an_instance_make_its_node_leave() -> None:
-    stays = {kind for kind in Kind if not kind.ends_node}
-    assert stays == {Kind.REBALANCE_RECOMMENDATION, Kind.NO_OP}
+    stays = {kind for kind in NoticeKind if not kind.ends_node}
+    assert stays == {NoticeKind.REBALANCE_RECOMMENDATION, NoticeKind.NO_OP}
     assert {event.reason for event in EVENTS.values()} == {
         "SpotInterrupted",
         "SpotRebalanceRecommendation",
@@ -121,7 +123,7 @@ def readable(body: str) -> None:
         notice = read_notice(body)
     except MalformedNoticeError:
         return
-    assert isinstance(notice.kind, Kind)
+    assert isinstance(notice.kind, NoticeKind)
     assert all(len(instance_id) <= 19 and instance_id.startswith("i-") for instance_id in notice.instance_ids)
 
 

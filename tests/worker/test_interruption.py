@@ -20,7 +20,7 @@ from activities.kubernetes.errors import ApiUnreachableError
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from sandbox.ec2.authorization.identities import ACCOUNT, ADMINISTRATOR_KEY, SECRET, environment, worker_key
 from tenon.apis import labels
-from tenon.ec2.instances.interruption import Kind, Notice
+from tenon.ec2.instances.interruption import Notice, NoticeKind
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import decode_object
 from tenon.kube.offerings import OfferingKey
@@ -558,9 +558,9 @@ async def test_aws140_a_notice_that_comes_before_the_claim_names_its_instance_is
 
 async def test_early_notices_are_limited_in_number_and_time() -> None:
     """The queue may have the notices of all instances of the account."""
-    notices, taken_back = EarlyNotices(), Notice(Kind.SPOT_INTERRUPTED, at=OLD)
+    notices, taken_back = EarlyNotices(), Notice(NoticeKind.SPOT_INTERRUPTED, at=OLD)
     notices.keep(taken_back, "i-1", OLD)
-    notices.keep(Notice(Kind.INSTANCE_TERMINATED), "i-1", OLD)
+    notices.keep(Notice(NoticeKind.INSTANCE_TERMINATED), "i-1", OLD)
     assert notices.take("i-1", OLD) is taken_back, "with its time"
     assert notices.take("i-1", OLD) is None
     notices.keep(taken_back, "i-2", OLD)

@@ -2,7 +2,7 @@
 
 EventBridge writes the messages. Anybody who may send to the queue can write one too, so nothing in a body is trusted.
 What EC2 can confirm must be confirmed (`is_confirmed`). A body that is not such an event raises
-`MalformedNoticeError`, and an event that Tenon does not know is `Kind.NO_OP`.
+`MalformedNoticeError`, and an event that Tenon does not know is `NoticeKind.NO_OP`.
 """
 
 import re
@@ -28,7 +28,7 @@ class MalformedNoticeError(TenonError):
     """A message in the interruption queue is not an EventBridge event, or lacks a field of its kind."""
 
 
-class Kind(StrEnum):
+class NoticeKind(StrEnum):
     """The kinds of notices, as Karpenter names them in metric labels."""
 
     SPOT_INTERRUPTED = "spot_interrupted"
@@ -50,12 +50,12 @@ class Kind(StrEnum):
     @property
     def asks_for_state(self) -> bool:
         """Whether EC2 confirms the notice by the state of the instance."""
-        return self in (Kind.INSTANCE_STOPPED, Kind.INSTANCE_TERMINATED)
+        return self in (NoticeKind.INSTANCE_STOPPED, NoticeKind.INSTANCE_TERMINATED)
 
     @property
     def asks_for_events(self) -> bool:
         """Whether EC2 confirms the notice by a scheduled event of the instance."""
-        return self is Kind.SCHEDULED_CHANGE
+        return self is NoticeKind.SCHEDULED_CHANGE
 
     @property
     def needs_evidence(self) -> bool:
@@ -65,25 +65,25 @@ class Kind(StrEnum):
     @property
     def failed(self) -> bool:
         """Whether the instance fails: its node leaves without grace."""
-        return self in (Kind.INSTANCE_STATUS, Kind.SYSTEM_STATUS)
+        return self in (NoticeKind.INSTANCE_STATUS, NoticeKind.SYSTEM_STATUS)
 
 
 _ENDS_NODE = frozenset(
     {
-        Kind.SPOT_INTERRUPTED,
-        Kind.SCHEDULED_CHANGE,
-        Kind.INSTANCE_STOPPED,
-        Kind.INSTANCE_TERMINATED,
-        Kind.CAPACITY_RESERVATION_INTERRUPTED,
-        Kind.INSTANCE_STATUS,
-        Kind.SYSTEM_STATUS,
-        Kind.EVENT_STATUS,
+        NoticeKind.SPOT_INTERRUPTED,
+        NoticeKind.SCHEDULED_CHANGE,
+        NoticeKind.INSTANCE_STOPPED,
+        NoticeKind.INSTANCE_TERMINATED,
+        NoticeKind.CAPACITY_RESERVATION_INTERRUPTED,
+        NoticeKind.INSTANCE_STATUS,
+        NoticeKind.SYSTEM_STATUS,
+        NoticeKind.EVENT_STATUS,
     }
 )
 
 
 ENDING_STATES = ("stopping", "stopped", "shutting-down", "terminated")
-SPOT_ONLY = (Kind.SPOT_INTERRUPTED, Kind.REBALANCE_RECOMMENDATION)
+SPOT_ONLY = (NoticeKind.SPOT_INTERRUPTED, NoticeKind.REBALANCE_RECOMMENDATION)
 SHOWN_WITHIN = timedelta(minutes=1)
 """How long after a notice EC2 may not show yet what the notice says."""
 
@@ -98,7 +98,7 @@ class Evidence:
     """Whether the instance has a scheduled event."""
 
 
-def is_confirmed(kind: Kind, evidence: Evidence, capacity_type: str) -> bool:
+def is_confirmed(kind: NoticeKind, evidence: Evidence, capacity_type: str) -> bool:
     """Whether a notice of this kind can be true. An instance that EC2 does not know is left to the sweeps."""
     if kind.asks_for_state:
         return evidence.state in ENDING_STATES
@@ -121,19 +121,23 @@ class NoticeEvent:
 
 
 EVENTS = {
-    Kind.SPOT_INTERRUPTED: NoticeEvent(EventReason.SPOT_INTERRUPTED, "EC2 interrupts the spot instance"),
-    Kind.REBALANCE_RECOMMENDATION: NoticeEvent(
+    NoticeKind.SPOT_INTERRUPTED: NoticeEvent(EventReason.SPOT_INTERRUPTED, "EC2 interrupts the spot instance"),
+    NoticeKind.REBALANCE_RECOMMENDATION: NoticeEvent(
         EventReason.SPOT_REBALANCE_RECOMMENDATION, "EC2 recommends to replace the spot instance"
     ),
-    Kind.INSTANCE_STOPPED: NoticeEvent(EventReason.INSTANCE_STOPPING, "The instance stops or has stopped"),
-    Kind.INSTANCE_TERMINATED: NoticeEvent(
+    NoticeKind.INSTANCE_STOPPED: NoticeEvent(EventReason.INSTANCE_STOPPING, "The instance stops or has stopped"),
+    NoticeKind.INSTANCE_TERMINATED: NoticeEvent(
         EventReason.INSTANCE_TERMINATING, "The instance terminates or has terminated"
     ),
-    Kind.CAPACITY_RESERVATION_INTERRUPTED: NoticeEvent(
+    NoticeKind.CAPACITY_RESERVATION_INTERRUPTED: NoticeEvent(
         EventReason.RESERVATION_INTERRUPTED, "The owner of the capacity reservation takes the instance back"
     ),
-    Kind.INSTANCE_STATUS: NoticeEvent(EventReason.INSTANCE_UNHEALTHY, "The instance fails EC2's instance status check"),
-    Kind.SYSTEM_STATUS: NoticeEvent(EventReason.INSTANCE_UNHEALTHY, "The instance fails EC2's system status check"),
+    NoticeKind.INSTANCE_STATUS: NoticeEvent(
+        EventReason.INSTANCE_UNHEALTHY, "The instance fails EC2's instance status check"
+    ),
+    NoticeKind.SYSTEM_STATUS: NoticeEvent(
+        EventReason.INSTANCE_UNHEALTHY, "The instance fails EC2's system status check"
+    ),
 }
 LEAVES = NoticeEvent(
     EventReason.TERMINATING_ON_INTERRUPTION, "Tenon drains the node and replaces it because of an interruption"
@@ -144,7 +148,7 @@ LEAVES = NoticeEvent(
 class Notice:
     """One message: what happens to which instances."""
 
-    kind: Kind
+    kind: NoticeKind
     instance_ids: tuple[str, ...] = ()
     at: datetime | None = None
     """When AWS sent it; None if the message does not say."""
@@ -187,17 +191,17 @@ class _Health(_Part):
 
 
 _OF_ONE_INSTANCE = {
-    "EC2 Spot Instance Interruption Warning": Kind.SPOT_INTERRUPTED,
-    "EC2 Instance Rebalance Recommendation": Kind.REBALANCE_RECOMMENDATION,
-    "EC2 Capacity Reservation Instance Interruption Warning": Kind.CAPACITY_RESERVATION_INTERRUPTED,
+    "EC2 Spot Instance Interruption Warning": NoticeKind.SPOT_INTERRUPTED,
+    "EC2 Instance Rebalance Recommendation": NoticeKind.REBALANCE_RECOMMENDATION,
+    "EC2 Capacity Reservation Instance Interruption Warning": NoticeKind.CAPACITY_RESERVATION_INTERRUPTED,
     # The name of the same event in other parts of AWS's documentation.
-    "EC2 Interruptible Capacity Reservation Instance Interruption Warning": Kind.CAPACITY_RESERVATION_INTERRUPTED,
+    "EC2 Interruptible Capacity Reservation Instance Interruption Warning": NoticeKind.CAPACITY_RESERVATION_INTERRUPTED,
 }
 _OF_STATE = {
-    "stopping": Kind.INSTANCE_STOPPED,
-    "stopped": Kind.INSTANCE_STOPPED,
-    "shutting-down": Kind.INSTANCE_TERMINATED,
-    "terminated": Kind.INSTANCE_TERMINATED,
+    "stopping": NoticeKind.INSTANCE_STOPPED,
+    "stopped": NoticeKind.INSTANCE_STOPPED,
+    "shutting-down": NoticeKind.INSTANCE_TERMINATED,
+    "terminated": NoticeKind.INSTANCE_TERMINATED,
 }
 
 
@@ -216,7 +220,7 @@ def read_notice(body: str) -> Notice:
 
 def _notice(event: _Event) -> Notice:
     at = parse_instant(event.time) if isinstance(event.time, str) else None
-    nothing = Notice(Kind.NO_OP, at=at)
+    nothing = Notice(NoticeKind.NO_OP, at=at)
     if event.version != VERSION:
         return nothing
     match event.source, event.detail_type:
@@ -232,7 +236,7 @@ def _notice(event: _Event) -> Notice:
                 return nothing
             # An event may name volumes, hosts and reservations too. Those are no instances of a node.
             instance_ids = (entity.value for entity in health.entities if _INSTANCE_ID.fullmatch(entity.value))
-            return Notice(Kind.SCHEDULED_CHANGE, tuple(dict.fromkeys(instance_ids)), at)
+            return Notice(NoticeKind.SCHEDULED_CHANGE, tuple(dict.fromkeys(instance_ids)), at)
         case _:
             return nothing
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from tenon.ec2.instances.interruption import Kind
+from tenon.ec2.instances.interruption import NoticeKind
 
 TOLERATED = timedelta(seconds=120)
 """How long a check may fail before the node leaves. EC2 repeats a check every minute."""
@@ -41,16 +41,16 @@ def impaired(statuses: Iterable[InstanceStatus]) -> frozenset[str]:
     )
 
 
-def unhealthy(statuses: Iterable[InstanceStatus], now: datetime) -> dict[str, Kind]:
+def unhealthy(statuses: Iterable[InstanceStatus], now: datetime) -> dict[str, NoticeKind]:
     """Return the instances whose nodes must leave, and why. A failing check counts before a scheduled event."""
-    kinds: dict[str, Kind] = {}
+    kinds: dict[str, NoticeKind] = {}
     for status in statuses:
         if _failed(status.system_impaired_since, now):
-            kinds[status.instance_id] = Kind.SYSTEM_STATUS
+            kinds[status.instance_id] = NoticeKind.SYSTEM_STATUS
         elif _failed(status.instance_impaired_since, now):
-            kinds[status.instance_id] = Kind.INSTANCE_STATUS
+            kinds[status.instance_id] = NoticeKind.INSTANCE_STATUS
         elif status.scheduled:
-            kinds[status.instance_id] = Kind.EVENT_STATUS
+            kinds[status.instance_id] = NoticeKind.EVENT_STATUS
     return kinds
 
 

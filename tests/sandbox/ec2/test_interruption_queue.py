@@ -11,7 +11,7 @@ from moto.sqs.models import sqs_backends
 
 from sandbox.ec2.authorization.identities import ACCOUNT
 from sandbox.ec2.eventbridge import RETENTION_SECONDS
-from tenon.ec2.instances.interruption import Kind, Notice, read_notice
+from tenon.ec2.instances.interruption import Notice, NoticeKind, read_notice
 from tests.sandbox.ec2.conftest import Aws
 
 pytestmark = pytest.mark.integration
@@ -34,7 +34,7 @@ def taken(aws: Aws, wait: int = 0) -> list[Notice]:
             sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
 
 
-def kinds(notices: list[Notice], instance_id: str) -> list[Kind]:
+def kinds(notices: list[Notice], instance_id: str) -> list[NoticeKind]:
     assert all(notice.instance_ids in ((), (instance_id,)) and notice.at is not None for notice in notices)
     return [notice.kind for notice in notices]
 
@@ -43,15 +43,15 @@ def test_aws142_143_each_state_of_an_instance_is_reported(aws: Aws) -> None:
     instance = aws.launch()
     aws.clock.pass_(2)
     aws.describe(instance)
-    assert kinds(taken(aws), instance) == [Kind.NO_OP, Kind.NO_OP]  # pending, running
+    assert kinds(taken(aws), instance) == [NoticeKind.NO_OP, NoticeKind.NO_OP]  # pending, running
     aws.admin.stop_instance(instance)
     aws.clock.pass_(5)
     aws.describe(instance)
-    assert kinds(taken(aws), instance) == [Kind.INSTANCE_STOPPED, Kind.INSTANCE_STOPPED]
+    assert kinds(taken(aws), instance) == [NoticeKind.INSTANCE_STOPPED, NoticeKind.INSTANCE_STOPPED]
     aws.ec2.terminate_instances(InstanceIds=[instance])
     aws.clock.pass_(5)
     aws.describe(instance)
-    assert kinds(taken(aws), instance) == [Kind.INSTANCE_TERMINATED, Kind.INSTANCE_TERMINATED]
+    assert kinds(taken(aws), instance) == [NoticeKind.INSTANCE_TERMINATED, NoticeKind.INSTANCE_TERMINATED]
 
 
 def test_aws140_an_interrupted_spot_instance_ends_after_its_notice(aws: Aws) -> None:
@@ -60,14 +60,14 @@ def test_aws140_an_interrupted_spot_instance_ends_after_its_notice(aws: Aws) -> 
     aws.describe(instance)
     taken(aws)
     aws.admin.interrupt_instance(instance, notice_seconds=120)
-    assert kinds(taken(aws), instance) == [Kind.SPOT_INTERRUPTED]
+    assert kinds(taken(aws), instance) == [NoticeKind.SPOT_INTERRUPTED]
     aws.clock.pass_(119)
     assert aws.describe(instance)["State"]["Name"] == "running"
     aws.clock.pass_(2)
     described = aws.describe(instance)
     assert described["State"]["Name"] == "shutting-down"
     assert described["StateReason"]["Code"] == "Server.SpotInstanceTermination"
-    assert kinds(taken(aws), instance) == [Kind.INSTANCE_TERMINATED]
+    assert kinds(taken(aws), instance) == [NoticeKind.INSTANCE_TERMINATED]
 
 
 def test_aws140_an_instance_that_ended_first_is_not_taken_back(aws: Aws) -> None:
@@ -87,7 +87,7 @@ def test_aws141_144_recommendations_and_retirements_are_sent(aws: Aws) -> None:
     taken(aws)
     aws.admin.recommend_rebalance(instance)
     aws.admin.schedule_retirement(instance)
-    assert kinds(taken(aws), instance) == [Kind.REBALANCE_RECOMMENDATION, Kind.SCHEDULED_CHANGE]
+    assert kinds(taken(aws), instance) == [NoticeKind.REBALANCE_RECOMMENDATION, NoticeKind.SCHEDULED_CHANGE]
 
 
 def test_messages_that_are_too_old_hide_no_new_ones(aws: Aws) -> None:
@@ -100,7 +100,7 @@ def test_messages_that_are_too_old_hide_no_new_ones(aws: Aws) -> None:
     for message in queue._messages:
         message.sent_timestamp -= 1000 * (RETENTION_SECONDS + 1)
     aws.admin.schedule_retirement(instance)
-    assert kinds(taken(aws), instance) == [Kind.SCHEDULED_CHANGE]
+    assert kinds(taken(aws), instance) == [NoticeKind.SCHEDULED_CHANGE]
 
 
 def test_act06_a_call_that_waits_for_messages_keeps_no_other_call_waiting(aws: Aws) -> None:

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tenon.ec2.instances.interruption import Evidence, Kind
+from tenon.ec2.instances.interruption import Evidence, NoticeKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,14 @@ class InstanceReader:
 class InterruptionCheck:
     """The evidence for one batch of messages. Each call is made at most once, and only if a message needs it."""
 
-    def __init__(self, reader: InstanceReader, notices: Iterable[tuple[Kind, str]]) -> None:
+    def __init__(self, reader: InstanceReader, notices: Iterable[tuple[NoticeKind, str]]) -> None:
         """``notices``: the kind of each message, and an instance of this cluster that it names."""
         self._reader = reader
         self._ids = sorted({instance_id for kind, instance_id in notices if kind.asks_for_state})
         self._states: asyncio.Future[Mapping[str, str]] | None = None
         self._scheduled: asyncio.Future[Collection[str]] | None = None
 
-    async def evidence(self, kind: Kind, instance_id: str) -> Evidence:
+    async def evidence(self, kind: NoticeKind, instance_id: str) -> Evidence:
         """What EC2 says about an instance, as far as the kind of the message needs it.
 
         Raises:

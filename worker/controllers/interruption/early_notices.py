@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from datetime import datetime, timedelta
 
-from tenon.ec2.instances.interruption import Kind, Notice
+from tenon.ec2.instances.interruption import Notice, NoticeKind
 
 KEPT_FOR = timedelta(minutes=15)
 """As long as a node may take to register."""
@@ -34,7 +34,7 @@ class EarlyNotices:
     def keep(self, notice: Notice, instance_id: str, now: datetime) -> None:
         """Remember a notice. A spot interruption is not replaced by a later notice: it says more."""
         before = self._notices.pop(instance_id, None)
-        if before is not None and before[0].kind is Kind.SPOT_INTERRUPTED:
+        if before is not None and before[0].kind is NoticeKind.SPOT_INTERRUPTED:
             notice = before[0]
         self._notices[instance_id] = (notice, now + KEPT_FOR)
         while len(self._notices) > MAX_KEPT or next(iter(self._notices.values()))[1] < now:

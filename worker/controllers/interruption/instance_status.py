@@ -18,7 +18,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
 from tenon.disruption.repair.breaker import Breaker
 from tenon.disruption.repair.policies import built_in
-from tenon.ec2.instances.interruption import Kind
+from tenon.ec2.instances.interruption import NoticeKind
 from tenon.ec2.instances.status import InstanceStatus, impaired, unhealthy
 from tenon.kube.claim_record import ClaimRecord, instance_id_of
 from tenon.kube.event_reasons import EventReason
@@ -93,11 +93,11 @@ class InstanceStatusController(Controller):
             if claim.provider_id and self._cache.node_of(claim) is None:
                 yield claim.pool, claim.instance_id in failing
 
-    async def _handle(self, claim: ClaimRecord, kind: Kind, breaker: Breaker) -> None:
+    async def _handle(self, claim: ClaimRecord, kind: NoticeKind, breaker: Breaker) -> None:
         node = self._cache.node_of(claim)
         reason = EventReason.NODE_REPAIR_BLOCKED
         why = breaker.why_blocked(claim.pool) if kind.failed else ""
-        if kind is Kind.EVENT_STATUS:
+        if kind is NoticeKind.EVENT_STATUS:
             reason = EventReason.SCHEDULED_CHANGE_DELAYED
             why = self._limit.admit(claim)
         if why:

@@ -15,7 +15,7 @@ from activities.kubernetes.nodeclaim_deletion import delete_with_finalizer, note
 from activities.kubernetes.nodeclaims import annotate_claim
 from activities.kubernetes.resources import NODES
 from tenon.apis import labels
-from tenon.ec2.instances.interruption import EVENTS, LEAVES, Kind
+from tenon.ec2.instances.interruption import EVENTS, LEAVES, NoticeKind
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord
 from tenon.kube.timestamps import format_instant
@@ -53,7 +53,7 @@ class InterruptedNodes:
         """Whether the NodeClaim is being deleted, even if the cache does not show it yet."""
         return claim.deleting or claim.uid in self._deleted
 
-    async def make_leave(self, kind: Kind, claim: ClaimRecord, node: NodeRecord | None) -> bool:
+    async def make_leave(self, kind: NoticeKind, claim: ClaimRecord, node: NodeRecord | None) -> bool:
         """Taint the Node and delete the NodeClaim. Return False if the NodeClaim is gone already.
 
         A node whose instance fails leaves without grace: its pods may not run any more, and cannot be asked to stop.
@@ -86,15 +86,15 @@ class InterruptedNodes:
         )
         return True
 
-    async def note(self, kind: Kind, claim: ClaimRecord) -> None:
+    async def note(self, kind: NoticeKind, claim: ClaimRecord) -> None:
         """Record the notice on a NodeClaim that leaves already, for the timeline of its node."""
         await note_removal(self._kube, claim, self._removal(kind))
 
-    def _removal(self, kind: Kind) -> Removal:
+    def _removal(self, kind: NoticeKind) -> Removal:
         detail = EVENTS[kind].message if kind in EVENTS else "EC2 has scheduled an event for the instance"
         return Removal(reason=kind.value, detail=detail, actor=f"controller {self._controller}")
 
-    async def tell(self, kind: Kind, claim: ClaimRecord, node: NodeRecord | None, *, leaves: bool) -> None:
+    async def tell(self, kind: NoticeKind, claim: ClaimRecord, node: NodeRecord | None, *, leaves: bool) -> None:
         """Publish the events of a notice on the NodeClaim and the Node."""
         events = [event for event in (EVENTS.get(kind), LEAVES if leaves else None) if event is not None]
         for subject in subjects(claim, node):

@@ -34,9 +34,9 @@ from tenon.apis import labels
 from tenon.apis.rebalance import replaces_on_rebalance
 from tenon.ec2.instances.interruption import (
     Evidence,
-    Kind,
     MalformedNoticeError,
     Notice,
+    NoticeKind,
     is_confirmed,
     is_fresh,
     read_notice,
@@ -66,7 +66,11 @@ MAX_CHECKING = 20
 """Batches that wait for EC2 at the same time. One call answers for all of them."""
 COUNT_SECONDS = 1.0
 """How old the count of leaving nodes may be that limits scheduled changes."""
-TAKEN_BACK = (Kind.SPOT_INTERRUPTED, Kind.REBALANCE_RECOMMENDATION, Kind.CAPACITY_RESERVATION_INTERRUPTED)
+TAKEN_BACK = (
+    NoticeKind.SPOT_INTERRUPTED,
+    NoticeKind.REBALANCE_RECOMMENDATION,
+    NoticeKind.CAPACITY_RESERVATION_INTERRUPTED,
+)
 """Notices that say that EC2, or the owner of a reservation, needs the capacity: no replacement is bought there."""
 
 
@@ -195,7 +199,7 @@ class InterruptionController(Controller):
             if self._staying(noticed_instance)
         ]
         check = InterruptionCheck(self._reader, ours)
-        if any(kind is Kind.SCHEDULED_CHANGE for kind, _ in ours):
+        if any(kind is NoticeKind.SCHEDULED_CHANGE for kind, _ in ours):
             self._limit.count(older_than=COUNT_SECONDS)
         again: set[str] = set()
 
@@ -246,7 +250,7 @@ class InterruptionController(Controller):
         if self._nodes.leaves(claim):
             await self._note(kind, claim)
             return True
-        if kind is Kind.INSTANCE_STOPPED and claim.warm:  # Tenon itself stops warm nodes
+        if kind is NoticeKind.INSTANCE_STOPPED and claim.warm:  # Tenon itself stops warm nodes
             return True
         evidence = await check.evidence(kind, instance_id)
         if not is_confirmed(kind, evidence, claim.labels.get(labels.CAPACITY_TYPE, "")):
@@ -254,7 +258,7 @@ class InterruptionController(Controller):
                 return False
             await self._tell_unconfirmed(kind, claim)
             return True
-        if kind is Kind.SCHEDULED_CHANGE and (why := self._limit.admit(claim)):
+        if kind is NoticeKind.SCHEDULED_CHANGE and (why := self._limit.admit(claim)):
             for subject in subjects(claim, self._cache.node_of(claim)):
                 await self._recorder.publish(subject, EventReason.SCHEDULED_CHANGE_DELAYED, why)
             return False
@@ -262,14 +266,14 @@ class InterruptionController(Controller):
             await self._apply(kind, claim)
         return True
 
-    async def _note(self, kind: Kind, claim: ClaimRecord) -> None:
+    async def _note(self, kind: NoticeKind, claim: ClaimRecord) -> None:
         """Note on a NodeClaim that leaves that EC2 takes its instance. That an instance ends is no news then."""
         capacity_type = claim.labels.get(labels.CAPACITY_TYPE, "")
         takes = kind.ends_node and not kind.needs_evidence and is_confirmed(kind, Evidence(), capacity_type)
         if takes and claim.deleting:
             await self._nodes.note(kind, claim)
 
-    async def _tell_unconfirmed(self, kind: Kind, claim: ClaimRecord) -> None:
+    async def _tell_unconfirmed(self, kind: NoticeKind, claim: ClaimRecord) -> None:
         metrics.INTERRUPTION_UNCONFIRMED.labels(kind).inc()
         if self._log_limiter.count(("unconfirmed", claim.uid)) is not None:
             self._log.warning(
@@ -323,9 +327,9 @@ class InterruptionController(Controller):
             attributes=about,
         )
 
-    async def _apply(self, kind: Kind, claim: ClaimRecord) -> None:
+    async def _apply(self, kind: NoticeKind, claim: ClaimRecord) -> None:
         node = self._cache.node_of(claim)
-        leaves = kind.ends_node or (kind is Kind.REBALANCE_RECOMMENDATION and self._rebalances(claim, node))
+        leaves = kind.ends_node or (kind is NoticeKind.REBALANCE_RECOMMENDATION and self._rebalances(claim, node))
         if leaves:
             if kind in TAKEN_BACK:
                 self._mark_unavailable(offering_of(claim))
