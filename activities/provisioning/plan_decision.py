@@ -61,7 +61,7 @@ class PlanDecision:
     postponed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Key to the NodePool and capacity type that must launch other nodes first, for pods whose node waits for that."""
     lacked_quotas: frozenset[OfferingKey] = frozenset()
-    """What plans avoid because of quotas, and pods without a place could use."""
+    """The offerings for which quotas have no room, and that pods without a place could use."""
 
     @property
     def dear_claims(self) -> list[PlannedClaim]:

@@ -76,10 +76,16 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS, around: Ar
         if proposal.next_pass is not None:
             next_passes.append(proposal.next_pass)
         situation = _after(situation, proposed_commands)
-    next_pass = min(next_passes, default=None)
-    found_commands = tuple(commands)
     return Decision(
-        found_commands, next_pass, failed, counts, blocked, unconsolidatable, tuple(verdicts), cursor, is_cut
+        commands=tuple(commands),
+        next_pass=min(next_passes, default=None),
+        failed=failed,
+        eligible=counts,
+        blocked=blocked,
+        unconsolidatable=unconsolidatable,
+        verdicts=tuple(verdicts),
+        cursor=cursor,
+        is_cut=is_cut,
     )
 
 
