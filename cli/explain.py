@@ -16,7 +16,7 @@ from cli.console import indented, output_console
 from cli.name_completion import node_names, pod_names, pool_names
 from cli.options import Output
 from cli.simulating.progress import show_progress
-from cli.simulating.simulation import Given, InputError, Simulation, simulated, simulation_of, stop_at_faults
+from cli.simulating.simulation import InputError, Simulation, SimulationInput, simulated, simulation_of, stop_at_faults
 from cli.simulating.table import show_node
 from cli.waiting_groups import groups_of
 from tenon.kube.pod_disruption_budgets import selecting
@@ -67,11 +67,11 @@ def _scope(
     *,
     disruption: bool,
     node: str | None = None,
-) -> Given:
+) -> SimulationInput:
     """What a simulation is asked for: the cluster as it is now, or files."""
     is_live = not filename
     instant = format_instant(utc_now()) if is_live and now is None else now
-    return Given(filename or [], is_live, catalog, disruption, instant, setting or [], node)
+    return SimulationInput(filename or [], is_live, catalog, disruption, instant, setting or [], node)
 
 
 @app.callback()

@@ -17,7 +17,7 @@ from cli.console import indented, output_console
 from cli.options import Output
 from cli.simulating.progress import show_progress
 from cli.simulating.refusals import read_holds
-from cli.simulating.simulation import Given, simulation_of, stop_at_faults
+from cli.simulating.simulation import SimulationInput, simulation_of, stop_at_faults
 from cli.waiting_groups import groups_of
 from tenon.kube.timestamps import format_instant
 from tenon.manifests.faults import one_line
@@ -48,7 +48,7 @@ def pods(
     """Show the pods that wait for a node, by cause: what each NodePool lacks, what is bought, and the next attempt."""
     now = format_instant(utc_now())
     with stop_at_faults(), show_progress("Reading and planning ..."):
-        simulation = simulation_of(Given([], live=True, now=now, settings=setting or []))
+        simulation = simulation_of(SimulationInput([], live=True, now=now, settings=setting or []))
     groups = [_in_namespace(group, namespace) for group in groups_of(simulation)]
     groups = [group for group in groups if group.pods]
     notes = [*map(one_line, simulation.notes), *read_holds()] if groups else []

@@ -13,7 +13,7 @@ from cli.application import create_app, examples
 from cli.simulating.again import read_problem, solve_again
 from cli.simulating.files import Filenames
 from cli.simulating.progress import show_progress
-from cli.simulating.simulation import UNUSABLE, Given, simulated, stop_at_faults
+from cli.simulating.simulation import UNUSABLE, SimulationInput, simulated, stop_at_faults
 from tenon.simulation.document import to_json
 
 app = create_app()
@@ -75,7 +75,7 @@ def simulate(
     if problem is not None:
         _again(problem)
         return
-    scope = Given(
+    scope = SimulationInput(
         filename or [],
         live,
         catalog,

@@ -153,11 +153,11 @@ def _answer_of(sources: NodeSources | PodSources | PoolSources) -> Answer:
 
 def simulate_pod(sources: PodSources) -> tuple[PodSources, Consulted]:
     """Plan the pending pods of the cluster as `tenon simulate --live` does, and add what that says of the pod."""
-    from cli.simulating.simulation import Given, InputError, simulated
+    from cli.simulating.simulation import InputError, SimulationInput, simulated
     from tenon.simulation.document import reason_of
 
     try:
-        document = simulated(Given([], live=True)).document
+        document = simulated(SimulationInput([], live=True)).document
     except InputError as error:
         return sources, Consulted(Source.SIMULATION, str(error.faults[0]))
     outcome = Consulted(Source.SIMULATION, "the pending pods were planned, because no other source says why")

@@ -19,7 +19,7 @@ BARE_WORDS = frozenset(_BARE_WORDS.split())
 
 
 def bare_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield line and name of each variable, parameter, field and attribute that is bound to a bare word."""
+    """Yield line and name of each variable, parameter, field, attribute and class that is a bare word."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             name = node.id
@@ -27,9 +27,12 @@ def bare_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
             name = node.arg
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             name = node.attr
+        elif isinstance(node, ast.ClassDef):
+            name = node.name
         else:
             continue
-        if name.strip("_") in BARE_WORDS:
+        word = name.lower() if isinstance(node, ast.ClassDef) else name  # a constant in capitals may be a bare word
+        if word.strip("_") in BARE_WORDS:
             yield node.lineno, name
 
 

@@ -16,19 +16,19 @@ from tenon.node import registration
 from tenon.node.registration import Match
 
 
-class _Named(msgspec.Struct):
+class _Metadata(msgspec.Struct):
     name: str
 
 
-class _Provided(msgspec.Struct):
+class _Spec(msgspec.Struct):
     provider_id: str = msgspec.field(default="", name="providerID")
 
 
 class NodeIdentity(msgspec.Struct):
     """The fields of a Node that identify its claim. `find_node` lists all Nodes, so it keeps only these in memory."""
 
-    metadata: _Named
-    spec: _Provided = msgspec.field(default_factory=_Provided)
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
 async def find_node(kube: Kube, node_input: NodeInput, claim: ClaimRecord | None) -> Match:

@@ -25,7 +25,7 @@ Sleep = Callable[[float], Awaitable[None]]
 POLL_SECONDS = 2.0
 
 
-class _Named(msgspec.Struct):
+class _Metadata(msgspec.Struct):
     name: str
 
 
@@ -41,7 +41,7 @@ class _Attached(msgspec.Struct):
 class Attachment(msgspec.Struct):
     """The fields of a VolumeAttachment that name its volume and its node. The API has no selector for them."""
 
-    metadata: _Named
+    metadata: _Metadata
     spec: _Attached
 
 

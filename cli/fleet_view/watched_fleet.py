@@ -46,7 +46,7 @@ GATED = "it has scheduling gates"
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedRow:
     """A row with what it was made of."""
 
     made_of: tuple[object, ...]
@@ -83,7 +83,7 @@ class WatchedFleet:
         self._pods_by_node: dict[str, dict[str, PodRecord]] = {}
         """The pods of a node are replaced and never changed, so that another dictionary means a change."""
         self._unbound: dict[str, WatchedPod] = {}
-        self._kept_rows: dict[str, _Kept] = {}
+        self._kept_rows: dict[str, _CachedRow] = {}
         self._reflectors: list[Reflector[Any]] = []
         self.messages = Messages()
         self.prices = Prices()
@@ -219,7 +219,7 @@ class WatchedFleet:
         kept_row = self._kept_rows.get(key)
         if kept_row is None or not _are_same(kept_row.made_of, made_of):
             row = node_row(claim, node, list((pods or {}).values()), pool, self.prices, now, event)
-            self._kept_rows[key] = kept_row = _Kept(made_of, row)
+            self._kept_rows[key] = kept_row = _CachedRow(made_of, row)
         return kept_row.row
 
     def _pending_pods(self) -> list[PendingPod]:

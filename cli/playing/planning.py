@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from cli.playing.setup import Setup
-from cli.simulating.simulation import Given, InputError, simulation_of
+from cli.simulating.simulation import InputError, SimulationInput, simulation_of
 from tenon.simulation.report import Report, report
 
 MAX_FAULTS = 100
@@ -32,7 +32,7 @@ def outcome_of(setup: Setup) -> Outcome:
         return Outcome(
             faults=["There is no manifest: paste a NodePool and what asks for its nodes, or load an example."]
         )
-    question = Given(
+    question = SimulationInput(
         [], disruption=setup.disruption, texts={"manifests": setup.manifests}, market_changes=setup.changes
     )
     try:

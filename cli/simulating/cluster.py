@@ -24,7 +24,7 @@ from tenon.manifests.faults import ManifestError
 from tenon.provisioning.buffer_status import Resolved
 from tenon.provisioning.buffers import buffer_of
 from tenon.simulation.defaults import namespace_labels
-from tenon.simulation.objects import Found, Objects
+from tenon.simulation.objects import Objects, SourcedObject
 from tenon.simulation.workloads import replica_set
 from worker.cache.buffer_pods import BufferPods
 from worker.cache.cluster import ClusterCache
@@ -112,7 +112,7 @@ def _decode_pdb(raw: bytes) -> ValueRecord[PodDisruptionBudget]:
     return decode_pdb(raw, unstated=1)
 
 
-def _of(objects: Objects, kind: str) -> Iterator[Found]:
+def _of(objects: Objects, kind: str) -> Iterator[SourcedObject]:
     """Yield the objects of a kind. ReplicaSets include those that the Deployment controller would create."""
     if kind == "ControllerRevision":  # those of DaemonSets and StatefulSets are no versions of nodes
         yield from (item for item in objects.of(kind) if NODEPOOL in object_json.labels(item.body))
@@ -121,7 +121,7 @@ def _of(objects: Objects, kind: str) -> Iterator[Found]:
     yield from (item for (followed, _), item in objects.followed.items() if followed == kind)
     if kind == "ReplicaSet":
         for item in objects.of("Deployment"):
-            yield Found(kind, replica_set(item), item.source)
+            yield SourcedObject(kind, replica_set(item), item.source)
 
 
 def floor_pods(floors: Mapping[str, Resolved]) -> Iterator[Pod]:
@@ -161,7 +161,7 @@ def why_not_placed(record: PodRecord) -> str:
     return ""
 
 
-def _decoded(item: Found, decode: Callable[[Any], Any], faults: list[ManifestError]) -> Any:
+def _decoded(item: SourcedObject, decode: Callable[[Any], Any], faults: list[ManifestError]) -> Any:
     try:
         return decode(msgspec.json.encode(without_nulls(item.body)))
     except (ValueError, OverflowError) as error:  # found by no manifest check

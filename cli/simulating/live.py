@@ -41,7 +41,7 @@ from cli.connection import connected
 from tenon.apis import labels
 from tenon.manifests.faults import ManifestError, Source
 from tenon.provisioning.gates import FeatureGates
-from tenon.simulation.objects import Found, Objects
+from tenon.simulation.objects import Objects, SourcedObject
 
 RUNTIMECLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", False, "RuntimeClass")
 PRIORITYCLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", False, "PriorityClass")
@@ -115,5 +115,5 @@ async def _follow(kube: Kube, objects: Objects) -> None:
 
 
 def _followed(objects: Objects, kube: Kube, resource: Resource, body: dict[str, Any]) -> None:
-    item = Found(resource.kind, {**body, "kind": resource.kind}, Source(f"cluster {kube.host}"))
+    item = SourcedObject(resource.kind, {**body, "kind": resource.kind}, Source(f"cluster {kube.host}"))
     objects.followed[resource.kind, item.key] = item

@@ -17,7 +17,7 @@ from tenon.kube.requirements import Requirement, Requirements
 from tenon.scheduling.model import InstanceType, Offering
 
 
-class _Stated(msgspec.Struct):
+class _Requirement(msgspec.Struct):
     """A requirement of the operators In and DoesNotExist, which are those of instance types."""
 
     key: str
@@ -35,7 +35,7 @@ class _Type(msgspec.Struct):
 
 
 class _Document(msgspec.Struct):
-    requirements: list[_Stated]
+    requirements: list[_Requirement]
     types: list[_Type]
 
 
@@ -52,7 +52,7 @@ def encoded(types: Sequence[InstanceType]) -> bytes:
         }
         for kind in types
     ]
-    requirements = [_Stated(r.key, r.operator, list(r.values)) for r in numbers]
+    requirements = [_Requirement(r.key, r.operator, list(r.values)) for r in numbers]
     return msgspec.json.encode({"requirements": requirements, "types": listed})
 
 

@@ -66,7 +66,7 @@ class InputError(TenonError):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class SimulationInput:
     """What a simulation is asked for, as the options say it."""
 
     files: list[str]
@@ -143,7 +143,7 @@ class Simulation:
         )
 
 
-def simulated(scope: Given) -> Report:
+def simulated(scope: SimulationInput) -> Report:
     """Return the report of a simulation, and print its notes.
 
     Raises:
@@ -155,7 +155,7 @@ def simulated(scope: Given) -> Report:
     return report(simulation.decision, simulation.document)
 
 
-def simulation_of(scope: Given) -> Simulation:
+def simulation_of(scope: SimulationInput) -> Simulation:
     """Read what a simulation is asked for, and decide as the worker would.
 
     Raises:
@@ -230,7 +230,9 @@ def simulation_of(scope: Given) -> Simulation:
     return replace(simulation, disruption=_disruption_of(simulation, scope, simulation_settings, notes))
 
 
-def _disruption_of(simulation: Simulation, scope: Given, settings: PlanSettings, notes: list[str]) -> Disruption:
+def _disruption_of(
+    simulation: Simulation, scope: SimulationInput, settings: PlanSettings, notes: list[str]
+) -> Disruption:
     from cli.simulating.disrupting import disruption_of
 
     try:
@@ -253,12 +255,12 @@ def _disruption_of(simulation: Simulation, scope: Given, settings: PlanSettings,
     return disruption
 
 
-def _stated_faults(scope: Given, types: Sequence[InstanceType]) -> Iterator[ManifestError]:
+def _stated_faults(scope: SimulationInput, types: Sequence[InstanceType]) -> Iterator[ManifestError]:
     yield from market.problems(scope.market_changes, types)
     yield from stated_scores.problems(scope.spot_scores, types)
 
 
-def _manifests(scope: Given) -> Objects:
+def _manifests(scope: SimulationInput) -> Objects:
     objects = read_files(scope.files)
     for name, text in scope.texts.items():
         read_text(objects, name, with_separators(text))

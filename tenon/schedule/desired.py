@@ -91,7 +91,7 @@ NOTHING_DESIRED = Desired({}, {}, {})
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _EntryWindow:
     """A window of an entry."""
 
     title: str
@@ -160,7 +160,7 @@ def timeline(schedules: Sequence[NodeSchedule], pool: str, since: datetime, unti
     asleep = [Window(window.start, window.end - boot) for window in off]
     closed = [Window(window.start - boot, window.end - boot) for window in off]
     early = [
-        _Held(item.title, item.entry, item.window if item.entry.closed else _earlier(item.window, boot))
+        _EntryWindow(item.title, item.entry, item.window if item.entry.closed else _earlier(item.window, boot))
         for item in held_windows
     ]
     windows = [*asleep, *closed, *(item.window for item in early)]
@@ -190,19 +190,19 @@ def _earlier(window: Window, boot: timedelta) -> Window:
 
 def _windows(
     schedules: Sequence[NodeSchedule], since: datetime, until: datetime, is_meant: Callable[[ScheduleEntry], bool]
-) -> list[_Held]:
+) -> list[_EntryWindow]:
     result = []
     for schedule in sorted(schedules, key=lambda schedule: schedule.metadata.name):
         for index, entry in enumerate(schedule.spec.entries):
             if is_meant(entry):
                 title = f"{schedule.metadata.name}/{entry.name or index}"
                 windows = windows_of(entry, schedule.spec.time_zone, since, until)
-                result += [_Held(title, entry, window) for window in merged(list(windows))]
+                result += [_EntryWindow(title, entry, window) for window in merged(list(windows))]
     return result
 
 
 def _demand(
-    windows: Sequence[_Held], asleep: Sequence[Window], closed: Sequence[Window], instant: datetime
+    windows: Sequence[_EntryWindow], asleep: Sequence[Window], closed: Sequence[Window], instant: datetime
 ) -> PoolDemand:
     now = [item for item in windows if item.window.includes(instant)]
     if any(window.includes(instant) for window in asleep):
@@ -223,7 +223,7 @@ def _demand(
     )
 
 
-def _titles(windows: Iterable[_Held]) -> tuple[str, ...]:
+def _titles(windows: Iterable[_EntryWindow]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item.title for item in windows))
 
 
@@ -247,7 +247,7 @@ def headroom_changes(schedules: Sequence[NodeSchedule], since: datetime, until: 
         yield from (item.window.start, item.window.end)
 
 
-def _headroom_windows(schedules: Sequence[NodeSchedule], since: datetime, until: datetime) -> Iterator[_Held]:
+def _headroom_windows(schedules: Sequence[NodeSchedule], since: datetime, until: datetime) -> Iterator[_EntryWindow]:
     """Yield the times in which entries ask for headroom, each a boot time early."""
     for schedule in schedules:
         if not schedule.in_force or not any(entry.headroom for entry in schedule.spec.entries):
@@ -256,4 +256,4 @@ def _headroom_windows(schedules: Sequence[NodeSchedule], since: datetime, until:
             (boot_time([schedule], pool) for pool in schedule.spec.node_pools), default=boot_time([schedule], "")
         )
         for item in _windows([schedule], since, until + _MARGIN, lambda entry: bool(entry.headroom)):
-            yield _Held(item.title, item.entry, _earlier(item.window, boot))
+            yield _EntryWindow(item.title, item.entry, _earlier(item.window, boot))

@@ -10,7 +10,7 @@ from typing import Any
 
 from tenon.apis.json_object import JsonObject
 from tenon.kube.requirements import hint
-from tenon.simulation.objects import Found, Objects
+from tenon.simulation.objects import Objects, SourcedObject
 
 _CONTAINERS = ("containers", "initContainers")
 
@@ -27,15 +27,15 @@ class Admission:
                 runtime_class.namespace, {}
             )
 
-    def admit(self, pod: Found) -> None:
+    def admit(self, pod: SourcedObject) -> None:
         """Change a pod that no API server has seen. A pod that it would refuse is a fault."""
         pod.body["spec"] = self._admit(pod, pod.body["spec"], "spec")
 
-    def admitted(self, workload: Found) -> JsonObject:
+    def admitted(self, workload: SourcedObject) -> JsonObject:
         """Return the spec of a workload's new pods."""
         return self._admit(workload, workload.body["spec"]["template"]["spec"], "spec.template.spec")
 
-    def admit_daemon(self, daemon: Found) -> None:
+    def admit_daemon(self, daemon: SourcedObject) -> None:
         """Give the template of a DaemonSet what RuntimeClasses add to its pods.
 
         The DaemonSet's controller reads the template to decide on which nodes its pods run, so tolerations that a
@@ -49,13 +49,13 @@ class Admission:
             spec = {key: value for key, value in admitted.items() if key != "tolerations"} | own
             daemon.body["spec"] = {**daemon.body["spec"], "template": {**template, "spec": spec}}
 
-    def _admit(self, owner: Found, spec: JsonObject, path: str) -> JsonObject:
+    def _admit(self, owner: SourcedObject, spec: JsonObject, path: str) -> JsonObject:
         name = spec.get("runtimeClassName")
         if name:
             spec = self._with_runtime_class(owner, spec, str(name), path)
         return _with_requests(spec, self._defaults.get(owner.namespace, {}))
 
-    def _with_runtime_class(self, owner: Found, spec: JsonObject, name: str, path: str) -> JsonObject:
+    def _with_runtime_class(self, owner: SourcedObject, spec: JsonObject, name: str, path: str) -> JsonObject:
         runtime_class = self._classes.get(name)
         if runtime_class is None:
             missing = f"{owner.subject}: RuntimeClass {name} is not in the input{hint(name, self._classes)}"

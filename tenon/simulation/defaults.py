@@ -14,7 +14,7 @@ from tenon.kube.requirements import hint
 from tenon.kube.timestamps import parse_instant
 from tenon.manifests.faults import Source
 from tenon.simulation.admission import admitted
-from tenon.simulation.objects import Found, Objects
+from tenon.simulation.objects import Objects, SourcedObject
 from tenon.simulation.volumes import complete_bindings
 
 READY = {"type": "Ready", "status": "True", "reason": "Ready", "lastTransitionTime": "1970-01-01T00:00:00Z"}
@@ -77,7 +77,7 @@ def _node_classes(objects: Objects, expressions: bool) -> None:
         if not status.get("conditions"):
             conditions = [READY] if expressions or not computed else [_without_expressions(computed)]
             filled = {**item.body, "status": {**status, "conditions": conditions}}
-            classes[item.key] = Found(item.kind, filled, item.source)
+            classes[item.key] = SourcedObject(item.kind, filled, item.source)
     for pool in objects.of("NodePool"):
         name = pool.body["spec"]["template"]["spec"]["nodeClassRef"]["name"]
         if class_names and name not in class_names:
@@ -86,7 +86,7 @@ def _node_classes(objects: Objects, expressions: bool) -> None:
                 f"NodePool {pool.name}: EC2NodeClass {name} is not in the input{hint(name, class_names)}: {assumed}"
             )
         if name not in classes:
-            classes[name] = Found("EC2NodeClass", default_class(name), Source("default"))
+            classes[name] = SourcedObject("EC2NodeClass", default_class(name), Source("default"))
 
 
 def _without_expressions(computed: Mapping[str, str]) -> JsonObject:

@@ -20,7 +20,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.disruption.rules.drifted import DesiredNode, DriftReason, may_still_hold
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.timestamps import format_instant
-from tenon.simulation.objects import Found, Objects
+from tenon.simulation.objects import Objects, SourcedObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def compare_with_pools(objects: Objects, now: datetime, ca_bundle: str = "") -> 
             claims[key] = _with_condition(item, None)
 
 
-def _class_of(item: Found, objects: Objects, ca_bundle: str) -> _Class | None:
+def _class_of(item: SourcedObject, objects: Objects, ca_bundle: str) -> _Class | None:
     """The class and the hash of its new nodes; None if that hash cannot be known."""
     after = EC2NodeClass.model_validate(item.body)
     live = objects.replaced.get((item.kind, item.key))
@@ -101,7 +101,7 @@ def _class_of(item: Found, objects: Objects, ca_bundle: str) -> _Class | None:
     )
 
 
-def _parsed(live: Found) -> EC2NodeClass | None:
+def _parsed(live: SourcedObject) -> EC2NodeClass | None:
     """The class as the cluster has it; None if the API server stores what the worker cannot read."""
     try:
         return EC2NodeClass.model_validate(live.body)
@@ -109,11 +109,11 @@ def _parsed(live: Found) -> EC2NodeClass | None:
         return None
 
 
-def _with_condition(item: Found, condition: JsonObject | None) -> Found:
+def _with_condition(item: SourcedObject, condition: JsonObject | None) -> SourcedObject:
     """Return the NodeClaim with this condition Drifted, or without any."""
     status = item.body["status"]
     kept_conditions = [
         other_condition for other_condition in status.get("conditions") or () if other_condition.get("type") != DRIFTED
     ]
     conditions = [*kept_conditions, condition] if condition is not None else kept_conditions
-    return Found(item.kind, {**item.body, "status": {**status, "conditions": conditions}}, item.source)
+    return SourcedObject(item.kind, {**item.body, "status": {**status, "conditions": conditions}}, item.source)

@@ -44,14 +44,14 @@ class PodTemplate(ApiModel):
     template: Template
 
 
-class Named(ApiModel):
+class NamedMetadata(ApiModel):
     name: Text
 
 
 class StoredTemplate(ApiModel):
     """A volume claim template of a StatefulSet."""
 
-    metadata: Named
+    metadata: NamedMetadata
     spec: ClaimTemplateSpec = Field(default_factory=ClaimTemplateSpec)
 
 

@@ -55,7 +55,7 @@ _MAX_LIST_DEPTH = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SourcedObject:
     """An object and its source."""
 
     kind: str
@@ -91,22 +91,22 @@ class Found:
 class Objects:
     """All objects of an input by kind and key, with the faults and notes."""
 
-    by_kind: dict[str, dict[str, Found]] = field(default_factory=dict)
+    by_kind: dict[str, dict[str, SourcedObject]] = field(default_factory=dict)
     faults: list[ManifestError] = field(default_factory=list)
     notes: dict[str, int] = field(default_factory=dict)
     """What was ignored or changed, with the number of occurrences."""
-    followed: dict[tuple[str, str], Found] = field(default_factory=dict)
+    followed: dict[tuple[str, str], SourcedObject] = field(default_factory=dict)
     """Workloads looked up in a live cluster, by kind and key. Their pods already exist."""
-    replaced: dict[tuple[str, str], Found] = field(default_factory=dict)
+    replaced: dict[tuple[str, str], SourcedObject] = field(default_factory=dict)
     """Objects of a live cluster that a file describes differently, by kind and key."""
     scheduler_configs: list[tuple[JsonObject, Source]] = field(default_factory=list)
     """kube-scheduler configurations, which are not cluster objects."""
 
-    def of(self, kind: str) -> Iterable[Found]:
+    def of(self, kind: str) -> Iterable[SourcedObject]:
         """Return the objects of a kind, in the order they were read."""
         return self.by_kind.get(kind, {}).values()
 
-    def all(self) -> Iterator[Found]:
+    def all(self) -> Iterator[SourcedObject]:
         """Yield every object."""
         for items in self.by_kind.values():
             yield from items.values()
@@ -159,7 +159,7 @@ class Objects:
             for item in items or ():
                 yield from self._opened({**defaults, **item} if isinstance(item, dict) else item, source, deeper - 1)
 
-    def _identify(self, body: JsonObject, source: Source) -> Found | None:
+    def _identify(self, body: JsonObject, source: Source) -> SourcedObject | None:
         """Return the object with its kind, or None if its kind is not read or a fault prevents reading it."""
         kind, version, metadata = body.get("kind"), body.get("apiVersion"), body.get("metadata")
         for name, value in (("kind", kind), ("apiVersion", version)):
@@ -195,7 +195,7 @@ class Objects:
                 problem = "is required" if value is None else _refused(value)
                 self.faults.append(ManifestError(source, problem, subject, f"metadata.{part}"))
                 return None
-        return Found(kind, body, source)
+        return SourcedObject(kind, body, source)
 
 
 def _refused(name: Any) -> str:

@@ -21,7 +21,7 @@ from tenon.manifests.faults import ManifestError, Source
 from tenon.manifests.yaml_scalars import UnreadableError
 from tenon.manifests.yaml_values import read_documents
 from tenon.simulation import manifests
-from tenon.simulation.objects import Found, Objects
+from tenon.simulation.objects import Objects, SourcedObject
 from tenon.simulation.schedules import scheduled_replicas
 from tenon.simulation.workloads import add_buffer_pods, expand
 
@@ -43,11 +43,11 @@ def convert(objects: Objects) -> None:
         else:
             (body,) = result.manifests  # a v1 class that received an older pool's kubelet settings
             item = today[number - len(older)]
-            objects.by_kind[item.kind][item.key] = Found(item.kind, body, item.source)
+            objects.by_kind[item.kind][item.key] = SourcedObject(item.kind, body, item.source)
     _pods_and_nodes(objects)
 
 
-def _take_older(objects: Objects) -> Iterable[Found]:
+def _take_older(objects: Objects) -> Iterable[SourcedObject]:
     """Remove and yield the objects that are older than v1."""
     for kind in ("ConfigMap", "AWSNodeTemplate", "EC2NodeClass", "Provisioner", "NodePool", "Machine", "NodeClaim"):
         items = objects.by_kind.get(kind, {})
@@ -56,7 +56,7 @@ def _take_older(objects: Objects) -> Iterable[Found]:
                 yield items.pop(item.key)
 
 
-def _settings(objects: Objects, older: Iterable[Found]) -> None:
+def _settings(objects: Objects, older: Iterable[SourcedObject]) -> None:
     from tenon.apis.legacy.global_settings import convert_settings  # as above
 
     for item in older:
@@ -67,7 +67,7 @@ def _settings(objects: Objects, older: Iterable[Found]) -> None:
                 objects.note(f"{item.subject}: {note}")
 
 
-def _add(objects: Objects, item: Found, result: Converted) -> None:
+def _add(objects: Objects, item: SourcedObject, result: Converted) -> None:
     """Add the v1 objects that replace an older object."""
     objects.faults += [item.fault(problem.path, problem.sentence) for problem in result.problems]
     if result.manifests:
@@ -76,7 +76,7 @@ def _add(objects: Objects, item: Found, result: Converted) -> None:
     for note in result.notes:
         objects.note(f"{item.subject}: {note}")
     for body in result.manifests:
-        now = Found(body["kind"], body, item.source)
+        now = SourcedObject(body["kind"], body, item.source)
         items = objects.by_kind.setdefault(now.kind, {})
         if now.key in items and not _replaces(item, items[now.key]):
             where = items[now.key].source
@@ -85,7 +85,7 @@ def _add(objects: Objects, item: Found, result: Converted) -> None:
             items[now.key] = now
 
 
-def _replaces(item: Found, present: Found) -> bool:
+def _replaces(item: SourcedObject, present: SourcedObject) -> bool:
     """True if a worker created the present object from this older one. In that case the file takes precedence."""
     made_from = field_at(present.body, "metadata", "annotations", labels.MADE_FROM)
     return str(made_from).partition(":")[0] == item.subject
@@ -111,9 +111,9 @@ def _pods_and_nodes(objects: Objects) -> None:
                 _replace(objects, item, {**item.body, "spec": {**spec, "template": pods}}, notes)
 
 
-def _replace(objects: Objects, item: Found, body: JsonObject, notes: list[str]) -> None:
+def _replace(objects: Objects, item: SourcedObject, body: JsonObject, notes: list[str]) -> None:
     if notes:
-        objects.by_kind[item.kind][item.key] = Found(item.kind, body, item.source)
+        objects.by_kind[item.kind][item.key] = SourcedObject(item.kind, body, item.source)
     for note in notes:
         objects.note(f"{item.kind}: {note}")
 
@@ -155,7 +155,7 @@ def finish(objects: Objects, instant: datetime) -> None:
         add_buffer_pods(objects, scheduled_replicas(objects, instant))
 
 
-def _problems(item: Found) -> Iterable[FieldError]:
+def _problems(item: SourcedObject) -> Iterable[FieldError]:
     model = OWN_KINDS.get(item.kind)
     if model is None or item.kind == "NodeClaim":
         yield from manifests.problems(item.kind, item.body)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tenon.apis import labels
 from tenon.apis.json_object import JsonObject
 from tenon.apis.nodeclaim import READY_DEPENDENTS
-from tenon.simulation.objects import Found, Objects
+from tenon.simulation.objects import Objects, SourcedObject
 
 SINCE_EVER = "1970-01-01T00:00:00Z"
 
@@ -29,8 +29,8 @@ def add_node_claims(objects: Objects) -> None:
             continue
         if node.key not in claims:
             body = _with_conditions(node.body, provider_id)
-            objects.by_kind["Node"][node.key] = Found(node.kind, body, node.source)
-            claims[node.key] = Found("NodeClaim", _claim(body, pool), node.source)
+            objects.by_kind["Node"][node.key] = SourcedObject(node.kind, body, node.source)
+            claims[node.key] = SourcedObject("NodeClaim", _claim(body, pool), node.source)
 
 
 def _status(body: JsonObject) -> JsonObject:

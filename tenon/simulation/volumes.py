@@ -8,10 +8,10 @@ from typing import Any
 from tenon.apis.json_object import JsonObject
 from tenon.kube.timestamps import epoch_seconds
 from tenon.kube.volumes import BIND_COMPLETED, DEFAULT_CLASS, WAITS, StorageClass, default_class
-from tenon.simulation.objects import Found, Objects
+from tenon.simulation.objects import Objects, SourcedObject
 
 
-def add_template_claims(objects: Objects, workload: Found, pod: Found) -> None:
+def add_template_claims(objects: Objects, workload: SourcedObject, pod: SourcedObject) -> None:
     """Add to a pod the volumes of its StatefulSet's claim templates.
 
     An existing claim ties the pod to its volume's location. A claim that does not exist yet restricts the pod only if
@@ -31,7 +31,7 @@ def add_template_claims(objects: Objects, workload: Found, pod: Found) -> None:
             if storage.get("volumeBindingMode") != WAITS:
                 continue
             body = {"metadata": {"name": name, "namespace": pod.namespace}, "spec": template.get("spec") or {}}
-            claims[key] = Found("PersistentVolumeClaim", body, workload.source)
+            claims[key] = SourcedObject("PersistentVolumeClaim", body, workload.source)
         spec = pod.body["spec"]
         volume = {"name": template["metadata"]["name"], "persistentVolumeClaim": {"claimName": name}}
         pod.body["spec"] = {**spec, "volumes": [*(spec.get("volumes") or ()), volume]}
@@ -63,7 +63,7 @@ def _storage_class(objects: Objects, spec: Mapping[str, Any]) -> JsonObject | No
     return item.body if item is not None else None
 
 
-def _as_default(item: Found) -> StorageClass:
+def _as_default(item: SourcedObject) -> StorageClass:
     """Convert a StorageClass to the fields that the choice of the default class needs."""
     metadata = item.body["metadata"]
     annotations, created = metadata.get("annotations") or {}, metadata.get("creationTimestamp")

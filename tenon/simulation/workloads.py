@@ -11,7 +11,7 @@ from tenon.evolve import evolve
 from tenon.provisioning.buffers import buffer_pod, buffer_size, unit_requests
 from tenon.simulation.admission import replica_labels, workload_labels
 from tenon.simulation.admission_plugins import Admission
-from tenon.simulation.objects import Found, Objects
+from tenon.simulation.objects import Objects, SourcedObject
 from tenon.simulation.volumes import add_template_claims
 
 WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "Job")
@@ -60,20 +60,20 @@ def expand(objects: Objects) -> None:
                 pods[pod.key] = pod
 
 
-def replicas(workload: Found) -> int:
+def replicas(workload: SourcedObject) -> int:
     """Number of pods that a workload requests; defaults to 1."""
     stated_count = workload.body["spec"].get("parallelism" if workload.kind == "Job" else "replicas")
     return 1 if stated_count is None else int(stated_count)
 
 
-def wanted(workload: Found) -> int:
+def wanted(workload: SourcedObject) -> int:
     """Number of pods that a workload's controller would run now."""
     if workload.body["metadata"].get("deletionTimestamp"):
         return 0
     return _wanted_of_job(workload) if workload.kind == "Job" else replicas(workload)
 
 
-def _wanted_of_job(job: Found) -> int:
+def _wanted_of_job(job: SourcedObject) -> int:
     """Pods of a Job: none once it is suspended or finished, and no more than it has completions left.
 
     Without ``completions``, the Job is a work queue, of which the first success ends the creation of pods.
@@ -93,13 +93,13 @@ def _wanted_of_job(job: Found) -> int:
     return max(0, min(replicas(job), int(completions) - succeeded))
 
 
-def _other_manager(job: Found) -> str:
+def _other_manager(job: SourcedObject) -> str:
     """The controller that runs the Job in place of Kubernetes' own, for example in another cluster; empty if none."""
     manager = job.body["spec"].get("managedBy")
     return str(manager) if manager and manager != _JOB_CONTROLLER else ""
 
 
-def _numbers(workload: Found, count: int) -> list[int]:
+def _numbers(workload: SourcedObject, count: int) -> list[int]:
     """The numbers in the names of the pods: those that the controller of a StatefulSet or an Indexed Job would use."""
     spec = workload.body["spec"]
     if workload.kind == "StatefulSet":
@@ -113,7 +113,7 @@ def _numbers(workload: Found, count: int) -> list[int]:
     return list(islice(open_indexes, count))
 
 
-def _indexed(workload: Found) -> bool:
+def _indexed(workload: SourcedObject) -> bool:
     return workload.kind == "Job" and workload.body["spec"].get("completionMode") == "Indexed"
 
 
@@ -127,7 +127,7 @@ def _indexes(text: str | None) -> set[int]:
     return indexes
 
 
-def _pods(workload: Found, numbers: Sequence[int], admitted: JsonObject) -> Iterator[Found]:
+def _pods(workload: SourcedObject, numbers: Sequence[int], admitted: JsonObject) -> Iterator[SourcedObject]:
     template = workload.body["spec"]["template"]
     template_metadata = template.get("metadata") or {}
     identity = workload.body["metadata"].get("uid") or f"{workload.kind}/{workload.key}"
@@ -149,10 +149,10 @@ def _pods(workload: Found, numbers: Sequence[int], admitted: JsonObject) -> Iter
             },
             "spec": dict(spec),
         }
-        yield Found("Pod", body, workload.source)
+        yield SourcedObject("Pod", body, workload.source)
 
 
-def _owner(workload: Found) -> JsonObject:
+def _owner(workload: SourcedObject) -> JsonObject:
     """The pods' owner reference. A Deployment's pods belong to the ReplicaSet that its controller creates."""
     if workload.kind == "Deployment":
         return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": replica_set(workload)["metadata"]["name"]}
@@ -160,7 +160,7 @@ def _owner(workload: Found) -> JsonObject:
     return {"apiVersion": version, "kind": workload.kind, "name": workload.name}
 
 
-def replica_set(deployment: Found) -> JsonObject:
+def replica_set(deployment: SourcedObject) -> JsonObject:
     """The ReplicaSet of a Deployment's current template, limited to its name and selector."""
     template = deployment.body["spec"]["template"]
     added = workload_labels(deployment.kind, deployment.name, template)
@@ -205,7 +205,7 @@ def add_buffer_pods(objects: Objects, scheduled: Mapping[tuple[str, str], int]) 
             objects.faults.append(buffer.fault("spec.replicas", found_fault))
             continue
         for number in range(count):
-            pod = Found("Pod", buffer_pod(buffer.name, buffer.namespace, template, number), buffer.source)
+            pod = SourcedObject("Pod", buffer_pod(buffer.name, buffer.namespace, template, number), buffer.source)
             if pod.key in pods:
                 where = pods[pod.key].source
                 objects.faults.append(buffer.fault("", f"makes Pod {pod.key}, which also exists, in {where}"))
@@ -213,7 +213,7 @@ def add_buffer_pods(objects: Objects, scheduled: Mapping[tuple[str, str], int]) 
             pods[pod.key] = pod
 
 
-def _template(objects: Objects, buffer: Found, spec: JsonObject) -> tuple[JsonObject | None, int | None, str]:
+def _template(objects: Objects, buffer: SourcedObject, spec: JsonObject) -> tuple[JsonObject | None, int | None, str]:
     """Return the buffer's pod template and its workload's replicas.
 
     If the referenced object is not in the input, the template is None and the third value names that object.

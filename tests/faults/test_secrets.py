@@ -85,7 +85,7 @@ def holds(content: bytes, marker: str) -> bool:
 
 
 @dataclass
-class Left:
+class Remainder:
     """All that was found, by where it was, with every encoding opened."""
 
     contents_by_place: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
@@ -147,12 +147,12 @@ class Lives:
     pool: Pool
     claim: str
     pod: str
-    traces: Left
+    traces: Remainder
     user_data: bytes
     """What EC2 got."""
 
 
-async def snapshot(kube: Kube, remainder: Left) -> None:
+async def snapshot(kube: Kube, remainder: Remainder) -> None:
     """Events, and the objects that Tenon writes to, less the fields in which users wrote the secrets."""
     for event in await kube.list(EVENTS):
         remainder.add("events", json.dumps(event))
@@ -169,7 +169,7 @@ def conditions_of(obj: Object | None) -> list[Object]:
     return list(((obj or {}).get("status") or {}).get("conditions") or ())
 
 
-async def refused(kube: Kube, pool: Pool, remainder: Left, *words: str) -> None:
+async def refused(kube: Kube, pool: Pool, remainder: Remainder, *words: str) -> None:
     """Wait until the EC2NodeClass, or a claim, says what is wrong with the user data; no instance was bought."""
 
     async def told() -> bool:
@@ -204,7 +204,7 @@ async def lives(
 ) -> AsyncIterator[Lives]:
     """Whole lives and failures with the secrets about; all that is left of them."""
     ec2 = sandbox.ec2()
-    remainder = Left()
+    remainder = Remainder()
     began = datetime.now(UTC)
     secret = {"metadata": {"name": "planted"}, "stringData": {"password": SECRETS["a Secret"]}}
     await kube.create(SECRET, secret, NAMESPACE)
@@ -252,7 +252,7 @@ async def lives(
     yield Lives(pool, name, pod["metadata"]["name"], remainder, reached)
 
 
-async def collect(client: Client, remainder: Left, began: datetime) -> None:
+async def collect(client: Client, remainder: Remainder, began: datetime) -> None:
     """Every history that was written to since, and what Temporal lists of its workflow: search attributes, memos."""
     kinds = set()
     async for execution in client.list_workflows(f"ExecutionStatus = 'Running' OR CloseTime >= '{began.isoformat()}'"):

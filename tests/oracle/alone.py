@@ -10,7 +10,7 @@ from tests.oracle.beside_daemons import coming_to, runs_in, still_to_come, taken
 from tests.oracle.conditions import HOST, Condition, NodeWish, alternatives, current
 from tests.oracle.findings import Finding
 from tests.oracle.inputs import Inputs, Pod
-from tests.oracle.places import Coming, Place, Standing
+from tests.oracle.places import NewNode, Place, Standing
 from tests.oracle.quantities import lacking, plus
 
 _DEFAULT = "storageclass.kubernetes.io/is-default-class"
@@ -21,7 +21,7 @@ def check_place(inputs: Inputs, place: Place) -> Iterator[Finding]:
     for pod in place.planned:
         yield from check_pod(inputs, place, pod)
     yield from _ports(inputs, place)
-    if isinstance(place, Coming):
+    if isinstance(place, NewNode):
         yield from _room_of_claim(inputs, place)
     elif isinstance(place, Standing) and place.planned:
         yield from _room_of_node(inputs, place)
@@ -44,7 +44,7 @@ def check_pod(inputs: Inputs, place: Place, pod: Pod) -> Iterator[Finding]:
             yield Finding("volumes", place.name, f"{pod.key}: claim {name} may be out of reach")
 
 
-def _room_of_claim(inputs: Inputs, place: Coming) -> Iterator[Finding]:
+def _room_of_claim(inputs: Inputs, place: NewNode) -> Iterator[Finding]:
     pods = plus(pod.requests for pod in place.planned)
     for kind, occupancy in taken_in(inputs, place):
         if short := lacking(plus((pods, occupancy)), kind.room):
@@ -65,7 +65,7 @@ def _room_of_node(inputs: Inputs, node: Standing) -> Iterator[Finding]:
 
 def _ports(inputs: Inputs, place: Place) -> Iterator[Finding]:
     ports = [(port, pod.key) for pod in place.running for port in pod.ports]
-    if isinstance(place, Coming) and any(pod.ports for pod in place.planned):
+    if isinstance(place, NewNode) and any(pod.ports for pod in place.planned):
         for daemon in coming_to(inputs, place):
             if daemon.ports and any(runs_in(daemon, place, way) for way in place.ways):
                 ports += [(port, daemon.key) for port in daemon.ports]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tests.oracle.inputs import Inputs, Kind, Offer, Pod
-from tests.oracle.places import Coming, Standing
+from tests.oracle.places import NewNode, Standing
 from tests.oracle.quantities import Amounts, plus
 
 _ALWAYS = tuple(
@@ -42,18 +42,18 @@ def _covers(toleration: tuple[str, str, str, str], taint: Mapping[str, Any]) -> 
     return bool(key) and value == (taint.get("value") or "")
 
 
-def coming_to(inputs: Inputs, place: Coming) -> list[Pod]:
+def coming_to(inputs: Inputs, place: NewNode) -> list[Pod]:
     """The DaemonSets that tolerate the node's taints."""
     return [daemon for daemon in inputs.daemons if tolerates((*daemon.tolerations, *_ALWAYS), place.taints)]
 
 
-def runs_in(daemon: Pod, place: Coming, way: tuple[Kind, Offer]) -> bool:
+def runs_in(daemon: Pod, place: NewNode, way: tuple[Kind, Offer]) -> bool:
     """Whether a DaemonSet may have a pod there, if the node is bought in this way."""
-    item = Coming(place.name, place.taints, conditions=place.conditions, ways=[way], cloud_keys=place.cloud_keys)
+    item = NewNode(place.name, place.taints, conditions=place.conditions, ways=[way], cloud_keys=place.cloud_keys)
     return any(daemon.wish.met(labels, open_counts=True) for labels in item.futures(daemon.wish.keys))
 
 
-def taken_in(inputs: Inputs, place: Coming) -> list[tuple[Kind, Amounts]]:
+def taken_in(inputs: Inputs, place: NewNode) -> list[tuple[Kind, Amounts]]:
     """Each type of a place with what DaemonSets take there, once for each sum that occurs."""
     daemons = coming_to(inputs, place)
     if not daemons:

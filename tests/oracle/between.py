@@ -14,7 +14,7 @@ from tests.oracle.beside_daemons import coming_to, runs_in, tolerates
 from tests.oracle.conditions import HOST, Value
 from tests.oracle.findings import Finding
 from tests.oracle.inputs import Inputs, Kind, Offer, Pod, Spread, Term
-from tests.oracle.places import Coming, Place, launchable
+from tests.oracle.places import NewNode, Place, launchable
 from tests.oracle.quantities import lacking, plus
 from tests.oracle.readings import KUBE_SCHEDULER, Reading
 
@@ -64,7 +64,7 @@ class Between:
             self._offered[wishes] = frozenset(value for value in values if isinstance(value, str))
         return self._offered[wishes]
 
-    def _launched(self, spread: Spread, pool: Coming) -> set[Value]:
+    def _launched(self, spread: Spread, pool: NewNode) -> set[Value]:
         needed = self._keys(spread)
         keys = (*spread.wish.keys, *needed)
 
@@ -75,7 +75,7 @@ class Between:
             return {labels[spread.key] for labels in pool.futures(keys) if met(labels)}
         return {labels[spread.key] for row in pool.rows(keys) if any(map(met, row)) for labels in row}
 
-    def _holding(self, spread: Spread, pool: Coming) -> set[Value]:
+    def _holding(self, spread: Spread, pool: NewNode) -> set[Value]:
         """The domains in which the pool has a node for one of the pending pods that the constraint is about."""
         values: set[Value] = set()
         about = (
@@ -92,13 +92,13 @@ class Between:
                 wishes.append(pod.wish)
             keys = {spread.key}.union(*(wish.keys for wish in wishes))
             ways = [way for way in pool.ways if self._has_room(pod, pool, way)]
-            roomy = Coming(pool.name, pool.taints, conditions=pool.conditions, ways=ways, cloud_keys=pool.cloud_keys)
+            roomy = NewNode(pool.name, pool.taints, conditions=pool.conditions, ways=ways, cloud_keys=pool.cloud_keys)
             for labels in roomy.futures(keys):
                 if all(wish.met(labels, open_counts=True) for wish in wishes):
                     values.add(labels[spread.key])
         return values
 
-    def _has_room(self, pod: Pod, pool: Coming, way: tuple[Kind, Offer]) -> bool:
+    def _has_room(self, pod: Pod, pool: NewNode, way: tuple[Kind, Offer]) -> bool:
         if lacking(pod.requests, way[0].room):
             return False
         daemons = [daemon for daemon in coming_to(self._inputs, pool) if runs_in(daemon, pool, way)]
@@ -123,17 +123,17 @@ class Between:
         yield from self._let_owners_in(spread, owners, counts, later)
 
     def _running_nodes_first(self, spread: Spread, owners: Sequence[tuple[Pod, Place]]) -> Iterator[Finding]:
-        new = [place for place in self._places if isinstance(place, Coming)]
-        running = [place for place in self._places if not isinstance(place, Coming)]
+        new = [place for place in self._places if isinstance(place, NewNode)]
+        running = [place for place in self._places if not isinstance(place, NewNode)]
         present_items, later = self._counted(spread, owners, running, Counter())
         yield from self._let_owners_in(
-            spread, [owner for owner in owners if not isinstance(owner[1], Coming)], present_items, later
+            spread, [owner for owner in owners if not isinstance(owner[1], NewNode)], present_items, later
         )
         present_items.update(dict.fromkeys(self.offered(spread) - present_items.keys(), 0))
         present_items, later_on_new = self._counted(spread, owners, new, present_items)
         later.update(later_on_new)
         yield from self._let_owners_in(
-            spread, [owner for owner in owners if isinstance(owner[1], Coming)], present_items, later
+            spread, [owner for owner in owners if isinstance(owner[1], NewNode)], present_items, later
         )
 
     def _counted(
@@ -198,7 +198,7 @@ class Between:
 
     def _daemons_on(self, place: Place, *, certain: bool) -> list[Pod]:
         """The DaemonSets whose pods come to a new node however it is bought, or in some way of buying it."""
-        if not isinstance(place, Coming):
+        if not isinstance(place, NewNode):
             return []
         judged = all if certain else any
         return [d for d in coming_to(self._inputs, place) if judged(runs_in(d, place, way) for way in place.ways)]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tests.oracle.conditions import HOST, POOL, Open
 from tests.oracle.inputs import Inputs, Pod, Pool
-from tests.oracle.places import LATER, Coming, Place, Standing, launchable
+from tests.oracle.places import LATER, NewNode, Place, Standing, launchable
 from tests.oracle.quantities import Amounts, amount, amounts, largest, plus
 from tests.oracle.scheduler import Scheduler
 
@@ -14,7 +14,7 @@ from tests.oracle.scheduler import Scheduler
 class Market:
     """What the pools still sell."""
 
-    def __init__(self, inputs: Inputs, claims: list[Coming], nodes: list[Standing]) -> None:
+    def __init__(self, inputs: Inputs, claims: list[NewNode], nodes: list[Standing]) -> None:
         """Begin with what nodes and claims take of the limits, whichever type a claim turns into."""
         self._inputs = inputs
         self._bought_count = 0
@@ -47,13 +47,13 @@ class Market:
                 scheduler.remove(node)
         return None
 
-    def _nodes(self, place: Coming, pod: Pod) -> Iterator[tuple[Standing, Amounts]]:
+    def _nodes(self, place: NewNode, pod: Pod) -> Iterator[tuple[Standing, Amounts]]:
         """Concrete nodes of a pool; labels of the pool's own with each value that it lists."""
         own = sorted({c.key for c in place.conditions if c.key not in self._inputs.cloud_keys})
         for kind, offer in place.ways:
             if any(pod.requests.get(name, 0) > kind.room.get(name, 0) for name in pod.requests):
                 continue
-            item = Coming(place.name, place.taints, conditions=place.conditions, ways=[(kind, offer)])
+            item = NewNode(place.name, place.taints, conditions=place.conditions, ways=[(kind, offer)])
             item.cloud_keys = place.cloud_keys
             for labels in item.futures({*own, *kind.labels, *_OFFERED, *LATER}):
                 texts = {key: _text(value) for key, value in labels.items() if value is not None}
@@ -77,11 +77,11 @@ def _text(value: object) -> str:
 
 def settled(claim: Place, inputs: Inputs) -> Standing:
     """A claim as the node that its offering makes of it."""
-    assert isinstance(claim, Coming)
+    assert isinstance(claim, NewNode)
     offering = claim.plan["offering"]
     instance_types = (offering["instanceType"], offering["zone"], offering["capacityType"])
     way = next(way for way in claim.ways if (way[0].name, way[1].zone, way[1].capacity_type) == instance_types)
-    item = Coming(claim.name, claim.taints, conditions=claim.conditions, ways=[way], cloud_keys=claim.cloud_keys)
+    item = NewNode(claim.name, claim.taints, conditions=claim.conditions, ways=[way], cloud_keys=claim.cloud_keys)
     keys = {c.key for c in claim.conditions} | set(way[0].labels) | {*_OFFERED, *LATER}
     labels = item.futures(keys)[0]
     texts = {key: _text(value) for key, value in labels.items() if value is not None}

@@ -11,13 +11,13 @@ from tests.oracle.beside_daemons import taken_in
 from tests.oracle.conditions import HOST, POOL, read, surely
 from tests.oracle.findings import Finding
 from tests.oracle.inputs import Inputs
-from tests.oracle.places import Coming, Standing
+from tests.oracle.places import NewNode, Standing
 from tests.oracle.quantities import amount, amounts, largest, plus
 
 NEARLY = 2e-6
 
 
-def check_claim(inputs: Inputs, claim: Coming) -> Iterator[Finding]:
+def check_claim(inputs: Inputs, claim: NewNode) -> Iterator[Finding]:
     """Everything that a claim says of itself."""
     if claim.pool is None:
         yield Finding("claim-pool", claim.name, f"there is no NodePool {claim.plan['nodePool']}")
@@ -32,7 +32,7 @@ def check_claim(inputs: Inputs, claim: Coming) -> Iterator[Finding]:
         yield from _values(claim)
 
 
-def _types(inputs: Inputs, claim: Coming) -> Iterator[Finding]:
+def _types(inputs: Inputs, claim: NewNode) -> Iterator[Finding]:
     listed = claim.plan["instanceTypes"]
     for name, count in Counter(listed).items():
         if count > 1:
@@ -45,7 +45,7 @@ def _types(inputs: Inputs, claim: Coming) -> Iterator[Finding]:
         yield Finding("claim-types", claim.name, "lists no type")
 
 
-def _pool(inputs: Inputs, claim: Coming) -> Iterator[Finding]:
+def _pool(inputs: Inputs, claim: NewNode) -> Iterator[Finding]:
     assert claim.pool is not None
     if claim.pool.static:
         yield Finding("claim-pool", claim.name, "a static NodePool launches nothing for pods")
@@ -58,7 +58,7 @@ def _pool(inputs: Inputs, claim: Coming) -> Iterator[Finding]:
             yield Finding("claim-pool", claim.name, f"its NodePool does not define {condition.key}")
 
 
-def _price(claim: Coming) -> Iterator[Finding]:
+def _price(claim: NewNode) -> Iterator[Finding]:
     cheapest: dict[str, float] = {}
     for kind, offer in claim.ways:
         cheapest[kind.name] = min(offer.price, cheapest.get(kind.name, offer.price))
@@ -77,7 +77,7 @@ def _price(claim: Coming) -> Iterator[Finding]:
         yield Finding("claim-price", claim.name, "its offering cannot be bought, or not at its price")
 
 
-def _requests(inputs: Inputs, claim: Coming) -> Iterator[Finding]:
+def _requests(inputs: Inputs, claim: NewNode) -> Iterator[Finding]:
     pods = plus(pod.requests for pod in claim.planned)
     right = plus((pods, largest(occupancy for _, occupancy in taken_in(inputs, claim))))
     declaration = amounts(claim.plan["requests"])
@@ -86,7 +86,7 @@ def _requests(inputs: Inputs, claim: Coming) -> Iterator[Finding]:
         yield Finding("claim-requests", claim.name, f"{', '.join(wrong)} are not those of its pods and DaemonSets")
 
 
-def _values(claim: Coming) -> Iterator[Finding]:
+def _values(claim: NewNode) -> Iterator[Finding]:
     assert claim.pool is not None
     for key, least in claim.pool.least_values.items():
         offered = {labels[key] for labels in claim.futures((key,))} - {None}
@@ -94,7 +94,7 @@ def _values(claim: Coming) -> Iterator[Finding]:
             yield Finding("min-values", claim.name, f"{len(offered)} values of {key}, {least} are wanted")
 
 
-def check_limits(inputs: Inputs, claims: Iterable[Coming], nodes: Iterable[Standing]) -> Iterator[Finding]:
+def check_limits(inputs: Inputs, claims: Iterable[NewNode], nodes: Iterable[Standing]) -> Iterator[Finding]:
     """Every pool's limits, whichever types are launched; a pool that was above them before may get nothing more."""
     expected, present_items = list(claims), list(nodes)
     for pool in inputs.pools.values():
@@ -111,7 +111,7 @@ def check_limits(inputs: Inputs, claims: Iterable[Coming], nodes: Iterable[Stand
                 yield Finding("limits", pool.name, f"more {name} than its limit allows")
 
 
-def check_reservations(claims: Iterable[Coming]) -> Iterator[Finding]:
+def check_reservations(claims: Iterable[NewNode]) -> Iterator[Finding]:
     """No reservation is counted on more often than it has places."""
     places: dict[str, int] = {}
     used: Counter[str] = Counter()

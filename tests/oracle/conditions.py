@@ -160,7 +160,7 @@ def alternatives(node_selector: Mapping[str, Any]) -> tuple[tuple[Condition, ...
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class PodChoice:
     """Which pods a rule is about; ``namespaces`` None for all, ``conditions`` None for no pod."""
 
     namespaces: frozenset[str] | None

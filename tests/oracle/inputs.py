@@ -11,9 +11,9 @@ from tests.oracle.conditions import (
     POOL,
     TYPE,
     ZONE,
-    Chosen,
     Condition,
     NodeWish,
+    PodChoice,
     current,
     label_conditions,
     node_wish,
@@ -37,7 +37,7 @@ class Term:
     """A required term of pod affinity or anti-affinity."""
 
     key: str
-    selector: Chosen
+    selector: PodChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Spread:
     key: str
     most_skew: int
     least_domains: int
-    selector: Chosen
+    selector: PodChoice
     wish: NodeWish
     tolerations: tuple[tuple[str, str, str, str], ...]
     honors_affinity: bool
@@ -277,7 +277,7 @@ def _spread(pod: Pod, constraint: Object, keys: tuple[str, ...]) -> Spread:
         key=current(constraint["topologyKey"]),
         most_skew=constraint["maxSkew"],
         least_domains=constraint.get("minDomains") or 1,
-        selector=Chosen(frozenset((pod.namespace,)), conditions),
+        selector=PodChoice(frozenset((pod.namespace,)), conditions),
         wish=pod.wish,
         tolerations=pod.tolerations,
         honors_affinity=constraint.get("nodeAffinityPolicy") != "Ignore",
@@ -299,9 +299,9 @@ def _term(inputs: Inputs, pod: Pod, term: Object) -> Term:
     elif not by_label:
         spaces = None
     else:
-        everywhere = Chosen(None, by_label)
+        everywhere = PodChoice(None, by_label)
         spaces = namespaces | {name for name, namespace in inputs.namespaces.items() if everywhere.has(name, namespace)}
-    return Term(current(term["topologyKey"]), Chosen(spaces, conditions))
+    return Term(current(term["topologyKey"]), PodChoice(spaces, conditions))
 
 
 def _same(pod: Pod, keys: Iterable[str] | None, operator: str) -> tuple[Condition, ...]:

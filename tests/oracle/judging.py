@@ -10,7 +10,7 @@ from tests.oracle.between import Between
 from tests.oracle.claims import check_claim, check_limits, check_reservations, check_totals
 from tests.oracle.findings import Finding
 from tests.oracle.inputs import Inputs, read_inputs
-from tests.oracle.places import Coming, Standing, claimed, standing_nodes
+from tests.oracle.places import NewNode, Standing, claimed, standing_nodes
 from tests.oracle.readings import Reading
 
 
@@ -41,7 +41,7 @@ def between_pods(inputs: Inputs, plan: Mapping[str, Any], reading: Reading) -> l
     return list(Between(inputs, [*nodes.values(), *claims], reading).findings())
 
 
-def places_of(inputs: Inputs, plan: Mapping[str, Any]) -> tuple[list[Coming], dict[str, Standing]]:
+def places_of(inputs: Inputs, plan: Mapping[str, Any]) -> tuple[list[NewNode], dict[str, Standing]]:
     """The claims and the nodes with the plan's pods on them."""
     nodes = standing_nodes(inputs)
     pending = inputs.pending

@@ -76,7 +76,7 @@ class Standing(Place):
 
 
 @dataclass(eq=False)
-class Coming(Place):
+class NewNode(Place):
     """A claim, or a NodePool as the node that it could launch: what its conditions leave of types and offerings."""
 
     conditions: tuple[Condition, ...] = ()
@@ -138,10 +138,10 @@ def ways_left(inputs: Inputs, kinds: Iterable[Kind], conditions: Iterable[Condit
     return [(kind, offer) for kind in kinds for offer in kind.offers if left(kind, offer)]
 
 
-def launchable(inputs: Inputs, pool: Pool) -> Coming:
+def launchable(inputs: Inputs, pool: Pool) -> NewNode:
     """What a pool could launch, as one place that may become any of it."""
     ways = ways_left(inputs, inputs.kinds.values(), pool.conditions)
-    return Coming(
+    return NewNode(
         pool.name, pool.taints, conditions=pool.conditions, ways=ways, cloud_keys=inputs.cloud_keys, pool=pool
     )
 
@@ -168,13 +168,13 @@ def standing_nodes(inputs: Inputs) -> dict[str, Standing]:
     return result
 
 
-def claimed(inputs: Inputs, entry: Mapping[str, Any]) -> Coming:
+def claimed(inputs: Inputs, entry: Mapping[str, Any]) -> NewNode:
     """A claim of a plan; its pool's conditions on labels of the pool's own hold for it as well."""
     pool = inputs.pools.get(entry["nodePool"])
     own = tuple(map(read, entry["requirements"]))
     kinds = [inputs.kinds[name] for name in entry["instanceTypes"] if name in inputs.kinds]
     added = tuple(c for c in (pool.conditions if pool else ()) if c.key not in inputs.cloud_keys)
-    return Coming(
+    return NewNode(
         name=entry["name"],
         taints=pool.taints if pool else (),
         conditions=(*own, *added),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cli.simulating.simulation import Given, InputError, simulation_of
+from cli.simulating.simulation import InputError, SimulationInput, simulation_of
 from tenon.simulation.market import MarketChange
 from tests.simulate.running import POOL, catalogue, deployment
 
@@ -15,7 +15,9 @@ LOAD = POOL + deployment("web", 1, cpu="3", memory="4Gi")
 
 
 def plan(folder: Path, *changes: MarketChange, manifests: str = LOAD) -> dict[str, Any]:
-    question = Given([], catalog=str(catalogue(folder)), texts={"manifests": manifests}, market_changes=changes)
+    question = SimulationInput(
+        [], catalog=str(catalogue(folder)), texts={"manifests": manifests}, market_changes=changes
+    )
     return simulation_of(question).document
 
 

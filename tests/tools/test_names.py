@@ -15,6 +15,7 @@ from tools import names
         "class Room:\n    there: int = 0",
         "class Memo:\n    def __init__(self):\n        self._known = {}",
         "if left := budget.take(): ...",
+        "class Given: ...",
     ],
 )
 def test_a_bare_word_is_refused_wherever_a_name_is_bound(text: str) -> None:

@@ -30,7 +30,7 @@ from worker.controllers.legacy.legacy_api import LegacyApiController
 from worker.legacy.watches import LegacyObjects
 
 
-class Known(LegacyObjects):
+class KnownObjects(LegacyObjects):
     """Old objects that nobody has to read first."""
 
     async def wait_known(self) -> None:
@@ -42,7 +42,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.cache, self.recorder = Cache(), Recorder()
-        self.old = Known(cast("Any", None), self.cache.changes)
+        self.old = KnownObjects(cast("Any", None), self.cache.changes)
         self.tables: dict[str, Table[Any]] = {
             NODEPOOLS.plural: self.cache.pools,
             EC2NODECLASSES.plural: self.cache.nodeclasses,

@@ -55,7 +55,7 @@ TYPES = catalog(
 MINUTE = 61.0
 
 
-class Sold(FakeTypes):
+class SoldTypes(FakeTypes):
     """`TYPES`, and what changes of them."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.types, self.refusals, self.cache = Sold(), LaunchRefusals(), Cache()
+        self.types, self.refusals, self.cache = SoldTypes(), LaunchRefusals(), Cache()
         view = PlanningView(self.cache)
         self.pool_prices = PoolPrices()
         self.controller = InstanceTypeMetricsController(

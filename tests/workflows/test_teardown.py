@@ -59,7 +59,7 @@ class Outage(Account):
         return DrainClusterResult(unmarked=unmarked)
 
 
-class Gone(Account):
+class GoneClusterAccount(Account):
     """An account whose cluster's API server never answers."""
 
     @activity.defn(name=ActivityName.STOP_BUYING)
@@ -154,7 +154,7 @@ async def test_without_an_api_server_for_the_drain_time_the_teardown_goes_on(
 
 
 async def test_an_api_server_that_never_answers_is_not_waited_for(temporal: WorkflowEnvironment, cluster: str) -> None:
-    report = await report_of(temporal, cluster, KeptRecord(), account=Gone(), drain_seconds=1e6)
+    report = await report_of(temporal, cluster, KeptRecord(), account=GoneClusterAccount(), drain_seconds=1e6)
     assert report.skipped["stop buying"] == "no answer"
     assert "has not answered since" in report.skipped["drain nodes of cluster"]
     assert {item.name for item in report.ended if item.kind == "instance"} == {ONE.id, LATE.id}

@@ -27,7 +27,7 @@ from worker.cache.evacuating_pods import leaving
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _CachedNode:
     claim: ClaimRecord
     node: NodeRecord | None
     managed_node: ManagedNode
@@ -39,11 +39,11 @@ class ManagedNodes:
 
     def __init__(self, cache: ClusterCache) -> None:
         self._cache = cache
-        self._entries: dict[str, _Known] = {}
+        self._entries: dict[str, _CachedNode] = {}
         self._version = -1
         self._places: dict[str, list[int]] = {}
         """By Node name: its positions in the list of known nodes."""
-        self._kept_entries: list[tuple[int, _Known]] = []
+        self._kept_entries: list[tuple[int, _CachedNode]] = []
         """The nodes with a keep-until annotation, which protects for a while, and their positions."""
 
     def now(self) -> list[ManagedNode]:
@@ -67,7 +67,7 @@ class ManagedNodes:
 
     def _read(self, now: datetime) -> None:
         """Convert the nodes whose objects changed."""
-        entries: dict[str, _Known] = {}
+        entries: dict[str, _CachedNode] = {}
         for claim in self._cache.claims:
             node = self._cache.node_of(claim)
             entry = self._entries.get(claim.name)
@@ -100,7 +100,7 @@ def protection_of(claim: ClaimRecord, node: NodeRecord | None, now: datetime) ->
     return node_protection(claim.annotations, node.annotations if node is not None else {}, claim.keep_until, now)
 
 
-def _known(claim: ClaimRecord, node: NodeRecord | None, now: datetime) -> _Known:
+def _known(claim: ClaimRecord, node: NodeRecord | None, now: datetime) -> _CachedNode:
     managed = ManagedNode(
         claim=claim.name,
         uid=claim.uid,
@@ -129,7 +129,7 @@ def _known(claim: ClaimRecord, node: NodeRecord | None, now: datetime) -> _Known
         warm=bool(claim.warm),
         **_of_repair(claim, node),
     )
-    return _Known(claim, node, managed)
+    return _CachedNode(claim, node, managed)
 
 
 def _of_repair(claim: ClaimRecord, node: NodeRecord | None) -> dict[str, Any]:

@@ -22,7 +22,7 @@ ANY_CLASS = (CLASS, "")
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _CachedPod:
     record: PodRecord
     pod: Pod
     sources: frozenset[Source]
@@ -41,7 +41,7 @@ class Storage:
         self.changes = 0
         """Number of changes of volumes, claims and storage classes."""
         self._tell = tell
-        self._entries: dict[str, _Known] = {}
+        self._entries: dict[str, _CachedPod] = {}
         self._readers: dict[Source, set[str]] = {}
 
     def adopt(self, other: Storage) -> None:
@@ -62,7 +62,7 @@ class Storage:
             self.forget(record.key)
             reading = _Reading(self)
             pod = with_volumes(record.pod, record.volumes, reading)
-            cached = self._entries[record.key] = _Known(record, pod, frozenset(reading.sources))
+            cached = self._entries[record.key] = _CachedPod(record, pod, frozenset(reading.sources))
             for source in cached.sources:
                 self._readers.setdefault(source, set()).add(record.key)
         return cached.pod

@@ -39,7 +39,7 @@ class SettingsError(TenonError):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class SourcedValue:
     """A value before validation, and its source."""
 
     value: Any
@@ -130,18 +130,18 @@ def _clashes(settings: Settings) -> list[str]:
 
 def gather(
     flags: Mapping[str, Any], environment: Mapping[str, str], config_maps: OldSettings | None = None
-) -> dict[str, Given]:
+) -> dict[str, SourcedValue]:
     """The values that are set, by field name. An empty string counts as not set, because charts write it so."""
     old = config_maps or OldSettings()
     lowest = old.values
     gathered = {}
     for name in Settings.model_fields:
         if flags.get(name) not in (None, ""):
-            gathered[name] = Given(flags[name], "flag")
+            gathered[name] = SourcedValue(flags[name], "flag")
         elif environment.get(name.upper()):
-            gathered[name] = Given(environment[name.upper()], "environment")
+            gathered[name] = SourcedValue(environment[name.upper()], "environment")
         elif lowest.get(name.upper()):
-            gathered[name] = Given(lowest[name.upper()], "ConfigMap")
+            gathered[name] = SourcedValue(lowest[name.upper()], "ConfigMap")
     return gathered
 
 
@@ -150,14 +150,14 @@ def flag_of(name: str) -> str:
     return f"--{name.lower().replace('_', '-')}"
 
 
-def _read(sources: Mapping[str, Given]) -> Settings:
+def _read(sources: Mapping[str, SourcedValue]) -> Settings:
     try:
         return Settings(**{name: source.value for name, source in sources.items()})
     except ValidationError as error:
         raise SettingsError("\n".join(_sentence(fault, sources) for fault in error.errors())) from None
 
 
-def _sentence(fault: ErrorDetails, sources: Mapping[str, Given]) -> str:
+def _sentence(fault: ErrorDetails, sources: Mapping[str, SourcedValue]) -> str:
     name = str(fault["loc"][0])
     if fault["type"] == "missing":
         return f"{name.upper()} is required: set it in the environment or with {flag_of(name)}."

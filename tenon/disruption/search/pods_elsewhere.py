@@ -102,7 +102,7 @@ def pods_elsewhere(
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
+class _SentPods:
     """Pods of a workload that a command sent to a node."""
 
     claim: str
@@ -111,10 +111,10 @@ class _Sent:
     pods: int
 
 
-def _sent(nodes: Sequence[ManagedNode], now: datetime) -> list[_Sent]:
+def _sent(nodes: Sequence[ManagedNode], now: datetime) -> list[_SentPods]:
     """Return what commands sent in the last day, the latest first."""
     sent_pods = [
-        _Sent(node.claim, arrival, mark, pods)
+        _SentPods(node.claim, arrival, mark, pods)
         for node in nodes
         for arrival in node.arrivals
         if now - arrival.at < REMEMBERED

@@ -14,12 +14,12 @@ from activities.kubernetes.shared_list import PAUSE_SECONDS, SharedList
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
 
-class Named(msgspec.Struct):
+class Metadata(msgspec.Struct):
     name: str
 
 
-class Found(msgspec.Struct):
-    metadata: Named
+class ListedObject(msgspec.Struct):
+    metadata: Metadata
 
 
 class Server:
@@ -41,13 +41,13 @@ class Server:
         return json.dumps({"metadata": {"continue": more}, "items": items}).encode()
 
 
-def names(founds: list[Found]) -> list[str]:
+def names(founds: list[ListedObject]) -> list[str]:
     return [item.metadata.name for item in founds]
 
 
 async def test_all_who_ask_at_once_share_one_list() -> None:
     server = Server("a", "b", "c", "d", "e")
-    shared = SharedList(Found, server.page)
+    shared = SharedList(ListedObject, server.page)
     answers = await asyncio.gather(*(shared.read() for _ in range(50)))
     assert {tuple(names(answer)) for answer in answers} == {("a", "b", "c", "d", "e")}
     assert server.lists == 1
@@ -55,7 +55,7 @@ async def test_all_who_ask_at_once_share_one_list() -> None:
 
 async def test_fifty_who_ask_every_two_seconds_cost_one_list_every_two_seconds() -> None:
     server = Server("a")
-    shared = SharedList(Found, server.page)
+    shared = SharedList(ListedObject, server.page)
 
     async def poll() -> None:
         for _ in range(30):
@@ -68,7 +68,7 @@ async def test_fifty_who_ask_every_two_seconds_cost_one_list_every_two_seconds()
 
 async def test_an_answer_is_never_older_than_the_question() -> None:
     server = Server("a")
-    shared = SharedList(Found, server.page)
+    shared = SharedList(ListedObject, server.page)
     first = asyncio.create_task(shared.read())
     await asyncio.sleep(0.5)
     server.names.append("b")  # after the list under way was read
@@ -77,7 +77,7 @@ async def test_an_answer_is_never_older_than_the_question() -> None:
 
 
 async def test_one_who_is_cancelled_does_not_end_the_list_of_the_others() -> None:
-    shared = SharedList(Found, Server("a").page)
+    shared = SharedList(ListedObject, Server("a").page)
     task, other = asyncio.create_task(shared.read()), asyncio.create_task(shared.read())
     await asyncio.sleep(0.5)
     task.cancel()
@@ -86,7 +86,7 @@ async def test_one_who_is_cancelled_does_not_end_the_list_of_the_others() -> Non
 
 async def test_an_error_is_that_of_all_who_asked_and_of_no_later_one() -> None:
     server = Server("a")
-    shared = SharedList(Found, server.page)
+    shared = SharedList(ListedObject, server.page)
     server.fails = ApiUnreachableError("https://x", "refused")
     for answer in await asyncio.gather(shared.read(), shared.read(), return_exceptions=True):
         assert isinstance(answer, ApiUnreachableError)

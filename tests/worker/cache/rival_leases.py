@@ -81,7 +81,7 @@ class Leases:
             await asyncio.sleep(2)
 
 
-class Told:
+class WrittenEvents:
     """The events that were written."""
 
     def __init__(self) -> None:
@@ -93,9 +93,9 @@ class Told:
 
 
 def rivals(
-    leases: Any, events: Told | None = None, own: tuple[str, str] = US, gate: Gate | None = None
+    leases: Any, events: WrittenEvents | None = None, own: tuple[str, str] = US, gate: Gate | None = None
 ) -> LeaderConflict:
-    api, recorder = cast("Any", leases), cast("Any", events or Told())
+    api, recorder = cast("Any", leases), cast("Any", events or WrittenEvents())
     namespaces = ("kube-system", "karpenter")
     return LeaderConflict(
         api, recorder, namespace=own[0], name=own[1], namespaces=namespaces, gate=gate, now=lambda: NOW

@@ -11,7 +11,7 @@ import pytest
 from activities.gate import Gate
 from activities.kubernetes.errors import ApiUnreachableError, ForbiddenError
 from tests.worker.cache.lease_api import Api, forever, stop, virtually
-from tests.worker.cache.rival_leases import ELSEWHERE, KARPENTER, NOW, US, UUID, Leases, Told, rivals
+from tests.worker.cache.rival_leases import ELSEWHERE, KARPENTER, NOW, US, UUID, Leases, WrittenEvents, rivals
 from worker.runtime.lease import LeaseElection, is_tenons
 
 
@@ -43,7 +43,7 @@ def test_ops04_tenon_stands_by_until_the_lease_of_karpenter_expires(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It says so once, with the holder's name, in the log and on the Lease."""
-    events = Told()
+    events = WrittenEvents()
 
     async def main() -> None:
         api, leases = Api(), Leases()

@@ -8,12 +8,12 @@ import pytest
 
 from activities import metrics
 from tests.worker.cache.lease_api import stop, virtually
-from tests.worker.cache.rival_leases import ELSEWHERE, TENANT, US, UUID, Leases, Told, rivals
+from tests.worker.cache.rival_leases import ELSEWHERE, TENANT, US, UUID, Leases, WrittenEvents, rivals
 
 
 def test_ops04_a_tenants_lease_never_makes_tenon_stand_by(caplog: pytest.LogCaptureFixture) -> None:
     """Kubernetes' role `edit` may write Leases. Tenon says that it goes on, once a minute and not at each renewal."""
-    events = Told()
+    events = WrittenEvents()
 
     async def main() -> None:
         leases = Leases()

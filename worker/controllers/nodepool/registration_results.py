@@ -24,7 +24,7 @@ from worker.cache.table import Table
 
 
 @dataclass(slots=True)
-class _Known:
+class _PoolResults:
     generation: int
     class_generation: int | None
     results: deque[RegistrationResult]
@@ -40,7 +40,7 @@ class RegistrationResults:
         """By NodeClaim: the UID of the claim whose result is counted."""
         self._new: dict[str, list[RegistrationResult]] = {}
         """By NodePool: results that are not among the results of the pool yet."""
-        self._results: dict[str, _Known] = {}
+        self._results: dict[str, _PoolResults] = {}
         """By the UID of the NodePool."""
 
     def skip_present(self) -> None:
@@ -73,7 +73,7 @@ class RegistrationResults:
         results = self._results.get(pool.metadata.uid)
         if results is None:
             recovered = () if is_outdated(pool, class_generation) else recovered_results(pool)
-            results = _Known(generation, class_generation, deque(recovered, RESULTS))
+            results = _PoolResults(generation, class_generation, deque(recovered, RESULTS))
             self._results[pool.metadata.uid] = results
         elif generation != results.generation or class_generation not in (None, results.class_generation):
             results.results.clear()
