@@ -78,18 +78,18 @@ class Terminations:
             EC2Error: EC2 refused the request.
         """
         waiter: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-        ending = self._open.setdefault(instance_id, _Termination())
-        ending.waiters.append(waiter)
+        termination = self._open.setdefault(instance_id, _Termination())
+        termination.waiters.append(waiter)
         if self._working is None or self._working.done():
-            self._working = asyncio.create_task(self._work(), name="ending instances")
+            self._working = asyncio.create_task(self._work(), name="terminate instances")
         try:
             async with asyncio.timeout(seconds):
                 return await waiter
         except TimeoutError:
-            return ending.state
+            return termination.state
         finally:
-            ending.waiters.remove(waiter)
-            if not ending.waiters and self._open.get(instance_id) is ending:
+            termination.waiters.remove(waiter)
+            if not termination.waiters and self._open.get(instance_id) is termination:
                 del self._open[instance_id]
 
     async def _work(self) -> None:
@@ -101,7 +101,7 @@ class Terminations:
                 await self._check()
             except Exception as error:  # pass it to the callers, because nothing else would end their wait
                 log.exception("The worker failed to terminate instances")
-                self._resolve_all(EC2Error("Unexpected", f"ending instances: {error}", retryable=True))
+                self._resolve_all(EC2Error("Unexpected", f"terminating instances failed: {error}", retryable=True))
             if self._open:
                 await self._pause(ROUND_SECONDS)
 
@@ -118,7 +118,7 @@ class Terminations:
         if not new:
             return
         context = next(iter(new.values())).context
-        call = asyncio.create_task(self._request(new), name="requesting terminations", context=context)
+        call = asyncio.create_task(self._request(new), name="request terminations", context=context)
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
         pause = asyncio.ensure_future(self._pause(ROUND_SECONDS))
@@ -137,7 +137,9 @@ class Terminations:
             outcomes = dict.fromkeys(new, error)
         except Exception as error:  # pass it to the callers, because nothing else would end their wait
             log.exception("The worker failed to request terminations")
-            outcomes = dict.fromkeys(new, EC2Error("Unexpected", f"ending instances: {error}", retryable=True))
+            outcomes = dict.fromkeys(
+                new, EC2Error("Unexpected", f"terminating instances failed: {error}", retryable=True)
+            )
         finally:
             for termination in new.values():
                 termination.in_flight = False
@@ -152,7 +154,9 @@ class Terminations:
 
     async def _check(self) -> None:
         """Check the instances whose last check is the longest ago."""
-        requested_ids = [instance_id for instance_id, ending in self._open.items() if ending.requested][:MAX_CHECKED]
+        requested_ids = [instance_id for instance_id, termination in self._open.items() if termination.requested][
+            :MAX_CHECKED
+        ]
         if not requested_ids:
             return
         try:
@@ -171,14 +175,14 @@ class Terminations:
             if state is None or state == TERMINATED:
                 self._resolve(instance_id, state)
             elif instance_id in self._open:
-                ending = self._open.pop(instance_id)  # move it to the end of the queue
-                ending.state = state
-                self._open[instance_id] = ending
+                termination = self._open.pop(instance_id)  # move it to the end of the queue
+                termination.state = state
+                self._open[instance_id] = termination
 
     def _resolve(self, instance_id: str, outcome: str | EC2Error | None) -> None:
-        ending = self._open.pop(instance_id, None)
-        if ending is not None:
-            ending.resolve(outcome)
+        termination = self._open.pop(instance_id, None)
+        if termination is not None:
+            termination.resolve(outcome)
 
     def _resolve_all(self, outcome: EC2Error) -> None:
         for instance_id in list(self._open):

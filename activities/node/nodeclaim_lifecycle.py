@@ -73,7 +73,7 @@ the bound pods, after a watch has shown them. If both place pods at the same tim
 run, and its kubelet rejects the excess."""
 TERMINATION_WAIT_SECONDS = 120.0
 """Seconds that one attempt waits for EC2 to terminate an instance."""
-NAMING_THREADS = 40
+TAGGING_THREADS = 40
 """Threads for tagging instances. EC2's rate limit makes tagging slow, and it must not block other calls. There are as
 many as the burst of CreateTags calls, so that nodes that join together share the call that reads their tags."""
 
@@ -100,8 +100,9 @@ class NodeActivities:
         self._memory = LearnedMemory(kube)
         self._idle = IdleReplacements(kube, ec2, utc_now)
         self._terminations = Terminations(ec2)
-        self._naming = ThreadPoolExecutor(NAMING_THREADS, thread_name_prefix="naming")
-        self._names: set[asyncio.Task[None]] = set()
+        self._tagging_threads = ThreadPoolExecutor(TAGGING_THREADS, thread_name_prefix="tagging")
+        self._taggings: set[asyncio.Task[None]] = set()
+        """Holds references, because an event loop has only weak ones."""
         self._breakers = breakers or LaunchBreakers(utc_now)
         self._launching = Launching(
             kube, recorder, ec2, utc_now, initialization_timeout, self._breakers, record=record, namespace=namespace
@@ -136,9 +137,9 @@ class NodeActivities:
         kinds = claim.image_and_type | {claim.labels.get(labels.ZONE, "")}
         self._breakers.registered(claim.class_key, kinds, claim.launched_at)
         metrics.NODES_CREATED.labels(claim.labels.get(labels.NODEPOOL, ""), claim.labels.get(labels.ZONE, "")).inc()
-        name = asyncio.create_task(self._name_instance(node_input, node_name, claim))
-        self._names.add(name)
-        name.add_done_callback(self._names.discard)  # EC2's rate limits must not delay the node
+        tagging = asyncio.create_task(self._tag_instance(node_input, node_name, claim))
+        self._taggings.add(tagging)
+        tagging.add_done_callback(self._taggings.discard)  # EC2's rate limits must not delay the node
         log.info("A NodeClaim registered", extra={"nodeclaim": node_input.claim.name, "node": node_name})
 
     async def _partition(self, claim: ClaimRecord) -> Mapping[str, str]:
@@ -156,15 +157,15 @@ class NodeActivities:
         partition = instance.partition if instance is not None else 0
         return {labels.PLACEMENT_GROUP_PARTITION: str(partition)} if partition else {}
 
-    async def _name_instance(self, node_input: NodeInput, node_name: str, claim: ClaimRecord) -> None:
+    async def _tag_instance(self, node_input: NodeInput, node_name: str, claim: ClaimRecord) -> None:
         """Tag the instance with its claim and Node name. If that fails, the sweep does it later.
 
         A claim of a launch group then says so in its annotations, because its instance had no tag that names it before.
         """
         instance_id = instance_id_of(node_input.provider_id)
-        name = partial(self._ec2.name_instance, instance_id, node_input.claim.name, node_name)
+        tag = partial(self._ec2.name_instance, instance_id, node_input.claim.name, node_name)
         try:
-            tagged = await asyncio.get_running_loop().run_in_executor(self._naming, carried(name))
+            tagged = await asyncio.get_running_loop().run_in_executor(self._tagging_threads, carried(tag))
             if tagged and in_group(claim):
                 await nodeclaims.annotate_claim(self._kube, node_input.claim, nodeclaims.TAGGED, claim.body)
         except (EC2Error, ApiError) as error:

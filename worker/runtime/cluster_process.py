@@ -49,7 +49,7 @@ With this value it answers twice as many requests as with Python's own 5 ms.
 async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) -> None:
     """Watch the cluster, and make decisions for it while holding the Lease."""
     sys.setswitchinterval(TURN)
-    opening = asyncio.create_task(Connection.open_when_up(readiness, tracing=tracing_wanted()), name="temporal")
+    connecting = asyncio.create_task(Connection.open_when_up(readiness, tracing=tracing_wanted()), name="temporal")
     clients = await connect(settings, "cluster")
     election = await connect_for_leases()
     cache = ClusterCache(
@@ -59,7 +59,7 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
         default_spread=settings.default_spread(),
         namespace=own_namespace(),
     )
-    rivals = LeaderConflict(
+    conflict = LeaderConflict(
         election,
         EventRecorder(election),
         namespace=settings.namespace(),
@@ -71,50 +71,50 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
     readiness.checks.append(
         lambda: f"the cluster cache still reads {', '.join(waits)}" if (waits := cache.unsynced_resources) else ""
     )
-    readiness.checks.append(rivals.why_unknown)
+    readiness.checks.append(conflict.why_unknown)
     readiness.why = ""
-    cut_off = TemporalIsolation()
+    isolation = TemporalIsolation()
 
     async def health(temporal: Connection) -> None:
-        await watch_temporal(temporal, readiness, note=cut_off.note)
+        await watch_temporal(temporal, readiness, note=isolation.note)
 
     async def lead_when_elected(temporal: Connection) -> None:
-        await _lead_when_elected(settings, temporal, clients, cache, rivals, cut_off, election)
+        await _lead_when_elected(settings, temporal, clients, cache, conflict, isolation, election)
 
     try:
         await until_stopped(
             stop,
             [
-                asyncio.create_task(connected(opening, health), name="temporal health"),
-                asyncio.create_task(connected(opening, Connection.run), name="temporal certificates"),
+                asyncio.create_task(connected(connecting, health), name="temporal health"),
+                asyncio.create_task(connected(connecting, Connection.run), name="temporal certificates"),
                 asyncio.create_task(watch_api_server(election, readiness), name="api server health"),
                 asyncio.create_task(cache.run(), name="cache"),
                 asyncio.create_task(freeze_cache_records(cache.wait_synced), name="garbage"),
-                asyncio.create_task(rivals.run(), name="rivals"),
+                asyncio.create_task(conflict.run(), name="leader conflict"),
                 # Needs neither Temporal nor the lead: startup cordons must go if another controller leads.
                 asyncio.create_task(
                     StartupCordonController(clients.kube.without_gate(), cache).run(), name="startup cordon"
                 ),
                 # Needs neither as well: see worker/controllers/interruption/notices.py.
-                *_read_interruptions(settings, opening, clients, cache, rivals),
-                asyncio.create_task(connected(opening, lead_when_elected), name="lead when elected"),
+                *_read_interruptions(settings, connecting, clients, cache, conflict),
+                asyncio.create_task(connected(connecting, lead_when_elected), name="lead when elected"),
             ],
         )
     finally:
         readiness.why = "stopping"
         warming.cancel()
-        opening.cancel()
-        await asyncio.gather(warming, opening, return_exceptions=True)
+        connecting.cancel()
+        await asyncio.gather(warming, connecting, return_exceptions=True)
         await clients.close()
         await election.close()
 
 
 def _read_interruptions(
     settings: Settings,
-    opening: asyncio.Task[Connection],
+    connecting: asyncio.Task[Connection],
     clients: Clients,
     cache: ClusterCache,
-    rivals: LeaderConflict,
+    conflict: LeaderConflict,
 ) -> list[asyncio.Task[None]]:
     """Start to read the interruption queue, if there is one, while no other controller leads."""
     if not settings.interruption_queue:
@@ -132,8 +132,8 @@ def _read_interruptions(
         await offerings.report(client, settings.cluster_name)
 
     return [
-        asyncio.create_task(rivals.serve(read), name="interruption"),
-        asyncio.create_task(connected(opening, lambda reports: reports.serve(report)), name="interrupted offerings"),
+        asyncio.create_task(conflict.serve(read), name="interruption"),
+        asyncio.create_task(connected(connecting, lambda reports: reports.serve(report)), name="interrupted offerings"),
     ]
 
 
@@ -142,8 +142,8 @@ async def _lead_when_elected(
     temporal: Connection,
     clients: Clients,
     cache: ClusterCache,
-    rivals: LeaderConflict,
-    cut_off: TemporalIsolation,
+    conflict: LeaderConflict,
+    isolation: TemporalIsolation,
     kube: Kube,
 ) -> None:
     """``kube`` is used only for the Lease, so that nothing else delays a renewal."""
@@ -158,14 +158,14 @@ async def _lead_when_elected(
 
     if settings.disable_leader_election:
         metrics.LEADER_STATUS.labels(settings.leader_election_name).set(1)
-        await rivals.serve(lead)
+        await conflict.serve(lead)
         return
     election = LeaseElection(
         kube,
         name=settings.leader_election_name,
         namespace=settings.namespace(),
         identity=f"{IDENTITY_PREFIX}{socket.gethostname()}_{os.getpid()}",
-        stand_by=lambda leading: rivals.stand_by(leading) or cut_off.stand_by(leading),
+        stand_by=lambda leading: conflict.stand_by(leading) or isolation.stand_by(leading),
     )
     await election.run(lead)
 

@@ -44,10 +44,10 @@ async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) 
         await ensure_search_attributes(opened.client)
         return opened
 
-    opening = asyncio.create_task(open_connection(), name="temporal")
+    connecting = asyncio.create_task(open_connection(), name="temporal")
     clients = await connect(settings, "io")
     leases = await connect_for_leases()
-    rivals = LeaderConflict(
+    conflict = LeaderConflict(
         leases,
         EventRecorder(leases),
         namespace=settings.namespace(),
@@ -90,28 +90,28 @@ async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) 
                 # All at once. One after the other, the last would take tasks until the others have ended theirs.
                 await asyncio.gather(*(worker.shutdown() for worker in workers))
 
-    readiness.checks.append(rivals.why_unknown)
-    readiness.checks.append(lambda: "" if rivals.rival else versions.why_not_ready())
+    readiness.checks.append(conflict.why_unknown)
+    readiness.checks.append(lambda: "" if conflict.rival else versions.why_not_ready())
     readiness.why = ""
     try:
         await until_stopped(
             stopped,
             [
                 asyncio.create_task(leave(), name="leave"),
-                asyncio.create_task(connected(opening, health), name="temporal health"),
-                asyncio.create_task(connected(opening, Connection.run), name="temporal certificates"),
+                asyncio.create_task(connected(connecting, health), name="temporal health"),
+                asyncio.create_task(connected(connecting, Connection.run), name="temporal certificates"),
                 asyncio.create_task(watch_api_server(leases, readiness), name="api server health"),
-                asyncio.create_task(rivals.run(), name="rivals"),
+                asyncio.create_task(conflict.run(), name="leader conflict"),
                 asyncio.create_task(
-                    connected(opening, lambda connected_client: rivals.serve(partial(serve, connected_client))),
+                    connected(connecting, lambda connected_client: conflict.serve(partial(serve, connected_client))),
                     name="serve",
                 ),
             ],
         )
     finally:
         warming.cancel()
-        opening.cancel()
-        await asyncio.gather(warming, opening, return_exceptions=True)
+        connecting.cancel()
+        await asyncio.gather(warming, connecting, return_exceptions=True)
         await clients.close()
         await leases.close()
 

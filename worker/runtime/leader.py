@@ -253,7 +253,7 @@ async def _decide(
             reconcile_schedule(client, cluster, quiet_interval(settings.garbage_collection_interval)),
             name="garbage collection",
         )
-        group.create_task(NotReadyNodeController(cache, sweep).run(), name="lost nodes")
+        group.create_task(NotReadyNodeController(cache, sweep).run(), name="not ready nodes")
         has_left_work = partial(sweep_has_left_work, client, cluster)
         sweeps = SweepController(cache, settings.garbage_collection_interval, sweep, has_left_work)
         group.create_task(sweeps.run(), name="sweeps")

@@ -40,13 +40,13 @@ class InterruptedOfferings:
 
     def __init__(self, now: Callable[[], datetime] = utc_now) -> None:
         self._now = now
-        self._taken_back: dict[OfferingKey, Backoff] = {}
+        self._backoffs: dict[OfferingKey, Backoff] = {}
         self._news = asyncio.Event()
 
     def mark_unavailable(self, offerings: Iterable[OfferingRef]) -> None:
         """Record offerings that EC2 takes back (AWS-041, AWS-140)."""
         for offering in offerings:
-            self._taken_back[offering.key] = Backoff(self._now() + UNAVAILABLE_OFFERINGS_TTL)
+            self._backoffs[offering.key] = Backoff(self._now() + UNAVAILABLE_OFFERINGS_TTL)
             self._news.set()
 
     async def report(self, client: Client, cluster: str) -> None:
@@ -56,8 +56,8 @@ class InterruptedOfferings:
 
     def _current(self) -> LaunchReport | None:
         now = self._now()
-        self._taken_back = {key: backoff for key, backoff in self._taken_back.items() if backoff.is_active(now)}
-        return LaunchReport(unavailable=grouped(self._taken_back)) if self._taken_back else None
+        self._backoffs = {key: backoff for key, backoff in self._backoffs.items() if backoff.is_active(now)}
+        return LaunchReport(unavailable=grouped(self._backoffs)) if self._backoffs else None
 
 
 async def send_reports(

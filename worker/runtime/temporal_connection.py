@@ -137,9 +137,9 @@ class Connection:
             again = await interrupted(work(client), self.next_client(client), name="a new connection to Temporal")
 
 
-async def connected(opening: asyncio.Future[Connection], work: Callable[[Connection], Awaitable[None]]) -> None:
-    """Do ``work`` once the connection is open. If this is canceled, others still wait for ``opening``."""
-    await work(await asyncio.shield(opening))
+async def connected(connecting: asyncio.Future[Connection], work: Callable[[Connection], Awaitable[None]]) -> None:
+    """Do ``work`` once the connection is open. If this is canceled, others still wait for ``connecting``."""
+    await work(await asyncio.shield(connecting))
 
 
 Connect = Callable[[ClientConnectConfig], Awaitable[Client]]

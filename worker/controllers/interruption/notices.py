@@ -66,12 +66,12 @@ MAX_CHECKING = 20
 """Batches that wait for EC2 at the same time. One call answers for all of them."""
 COUNT_SECONDS = 1.0
 """How old the count of leaving nodes may be that limits scheduled changes."""
-TAKEN_BACK = (
+MAKES_UNAVAILABLE = (
     NoticeKind.SPOT_INTERRUPTED,
     NoticeKind.REBALANCE_RECOMMENDATION,
     NoticeKind.CAPACITY_RESERVATION_INTERRUPTED,
 )
-"""Notices that say that EC2, or the owner of a reservation, needs the capacity: no replacement is bought there."""
+"""Notices after which an offering is unavailable: EC2, or the owner of a reservation, needs the capacity."""
 
 
 class Queue(Protocol):
@@ -331,7 +331,7 @@ class InterruptionController(Controller):
         node = self._cache.node_of(claim)
         leaves = kind.ends_node or (kind is NoticeKind.REBALANCE_RECOMMENDATION and self._rebalances(claim, node))
         if leaves:
-            if kind in TAKEN_BACK:
+            if kind in MAKES_UNAVAILABLE:
                 self._mark_unavailable(offering_of(claim))
             if not await self._nodes.make_leave(kind, claim, node):
                 return
