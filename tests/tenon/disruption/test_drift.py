@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from tenon.apis import labels
+from tenon.apis.base import kubernetes_name
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import ec2nodeclass_hashes, nodepool_hashes
-from tenon.apis.nodepool import NodePool
+from tenon.apis.nodepool import NodePool, TemplateSpec
 from tenon.disruption.rules.drifted import TYPE_GRACE, DesiredNode, DriftCheck, DriftReason
 from tenon.kube.claim_record import ClaimRecord
 from tenon.scheduling.model import InstanceType
@@ -35,24 +36,30 @@ def test_a_node_that_is_as_its_pool_and_class_describe_has_not_drifted() -> None
     assert verdict(launched()) == DriftCheck()
 
 
-@pytest.mark.parametrize(
-    ("edits", "names"),
-    [
-        ({"template/metadata/labels": {"team": "b"}}, "spec.template.metadata.labels (team)"),
-        ({"template/metadata/labels": {"team": "a", "tier": "x"}}, "spec.template.metadata.labels (tier)"),
-        ({"template/metadata/labels": {}}, "spec.template of"),
-        ({"template/metadata/annotations": {"note": "y"}}, "spec.template.metadata.annotations (note)"),
-        ({"template/spec/taints": []}, "spec.template.spec.taints"),
-        ({"template/spec/taints": [taint("dedicated", "NoExecute")]}, "spec.template.spec.taints"),
-        ({"template/spec/startupTaints": []}, "spec.template.spec.startupTaints"),
-        ({"template/spec/expireAfter": "1h"}, "spec.template.spec.expireAfter"),
-        ({"template/spec/expireAfter": "Never"}, "spec.template.spec.expireAfter"),
-        ({"template/spec/terminationGracePeriod": "2h"}, "spec.template.spec.terminationGracePeriod"),
-        ({"template/spec/terminationGracePeriod": REMOVED}, "spec.template.spec.terminationGracePeriod"),
-        ({"template/spec/nodeClassRef/name": "other"}, "spec.template.spec.nodeClassRef"),
-    ],
-    ids=str,
-)
+CHANGES: Sequence[tuple[dict[str, Any], str]] = [
+    ({"template/metadata/labels": {"team": "b"}}, "spec.template.metadata.labels (team)"),
+    ({"template/metadata/labels": {"team": "a", "tier": "x"}}, "spec.template.metadata.labels (tier)"),
+    ({"template/metadata/labels": {}}, "spec.template of"),
+    ({"template/metadata/annotations": {"note": "y"}}, "spec.template.metadata.annotations (note)"),
+    ({"template/spec/taints": []}, "spec.template.spec.taints"),
+    ({"template/spec/taints": [taint("dedicated", "NoExecute")]}, "spec.template.spec.taints"),
+    ({"template/spec/startupTaints": []}, "spec.template.spec.startupTaints"),
+    ({"template/spec/expireAfter": "1h"}, "spec.template.spec.expireAfter"),
+    ({"template/spec/expireAfter": "Never"}, "spec.template.spec.expireAfter"),
+    ({"template/spec/terminationGracePeriod": "2h"}, "spec.template.spec.terminationGracePeriod"),
+    ({"template/spec/terminationGracePeriod": REMOVED}, "spec.template.spec.terminationGracePeriod"),
+    ({"template/spec/nodeClassRef/name": "other"}, "spec.template.spec.nodeClassRef"),
+]
+"""Changes of the template, and the beginning of what is said about each."""
+
+
+def test_the_changes_have_each_field_of_the_template() -> None:
+    """A new field has to be named in the condition Drifted too. Requirements are compared with the node's labels."""
+    fields = {f"spec.template.spec.{kubernetes_name(name)}" for name in TemplateSpec.model_fields}
+    assert fields - {names for _, names in CHANGES} == {"spec.template.spec.requirements"}
+
+
+@pytest.mark.parametrize(("edits", "names"), CHANGES, ids=str)
 def test_dis70_dis79_each_field_of_the_template_is_drift_and_is_named(edits: dict[str, Any], names: str) -> None:
     drift = verdict(launched(), pool(edits)).drift
     assert drift is not None

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.apis import labels
+from tenon.apis.base import kubernetes_name
 from tenon.apis.hashing import nodepool_hash
 from tenon.apis.nodeclaim import NodeClaim
-from tenon.apis.nodepool import NodePool
+from tenon.apis.nodepool import NodePool, TemplateSpec
 from tenon.apis.validation import check
 from tenon.kube.planned_pods import format_planned_pods, format_pod_groups, planned_pods
 from tenon.kube.pod import Pod
@@ -74,6 +75,13 @@ FULL = node_pool(
         "template/spec/requirements": [{"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]}],
     },
 )
+
+
+def test_a_claim_has_each_field_of_its_pools_template() -> None:
+    """NC-01: a field that does not reach the claim changes no node, but its change replaces all of them."""
+    fields = {kubernetes_name(name) for name in TemplateSpec.model_fields}
+    claim = planned(FULL, pod("a", tolerations=(Toleration(key="dedicated", value="a"),)))
+    assert fields - claim_body(claim, FULL, batch=1, ordinal=0)["spec"].keys() == set()
 
 
 def test_a_claim_carries_what_its_pool_says() -> None:
