@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
+from tenon.provisioning.gates import AWS_GATES, GATES
 from tools.generate import app
+from worker.settings import Settings
+from worker.settings.chart_names import OTHER_VALUE_NAMES, gate_value_name, value_name
 
 FRESH = Path(__file__).parents[2]
 
@@ -31,3 +35,11 @@ def test_a_file_in_place_of_a_folder_is_reported(tmp_path: Path) -> None:
     answer = CliRunner().invoke(app, ["--directory", str(file)])
     assert answer.exit_code == 2
     assert answer.stderr == f"{file}: cannot be written: File exists\n"
+
+
+def test_the_values_of_the_chart_have_each_setting_and_gate() -> None:
+    """One without a value there works, but nobody who reads the values learns of it."""
+    settings = yaml.safe_load((FRESH / "deploy/chart/values.yaml").read_text())["settings"]
+    assert {value_name(field) for field in Settings.model_fields if field not in OTHER_VALUE_NAMES} <= settings.keys()
+    assert set(map(gate_value_name, GATES)) <= settings["featureGates"].keys()
+    assert set(map(gate_value_name, AWS_GATES)) <= settings["awsFeatureGates"].keys()
