@@ -20,8 +20,11 @@ def encode(reason: NoPlace) -> str:
 
 
 def decode(text: object) -> NoPlace | None:
-    """Return the reason that `encode` wrote; None if the text is anything else."""
+    """Return the reason that `encode` wrote; None if the text is anything else, which anybody may have written."""
     try:
-        return _reasons().validate_json(text) if isinstance(text, str) else None
-    except ValidationError:
+        reason = _reasons().validate_json(text) if isinstance(text, str) else None
+        str(reason)  # overflows if its time cannot be said in UTC
+    except (ValidationError, OverflowError):
         return None
+    has_obstacles = reason is not None and reason.clauses and all(clause.obstacles for clause in reason.clauses)
+    return reason if has_obstacles else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -100,3 +101,19 @@ def test_a_reason_is_read_from_json_as_it_was_and_other_texts_are_none() -> None
     reason = NoPlace((clause("a", TAINT, REFUSED), clause("", "needs 5 CPU", refused=(REFUSED,)))).shortened(150)
     assert decode(encode(reason)) == reason
     assert [decode(text) for text in ("", "NodePool a: no", '{"clauses": 3}', None)] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"clauses": []}',
+        '{"clauses": [{"pool": "a", "obstacles": []}]}',
+        '{"clauses": [{"pool": "a", "obstacles": [{"kind": "of tomorrow", "text": "x"}]}]}',
+        '{"clauses": [{"pool": "a", "obstacles": [{"kind": "capacity", "text": "x", "next_attempt": '
+        '"0001-01-01T00:00:00+14:00"}]}]}',
+    ],
+    ids=["no clause", "no obstacle", "unknown kind", "time before all years"],
+)
+def test_a_reason_of_which_no_sentence_can_be_made_is_none(text: str) -> None:
+    """Whoever may write events of a namespace may write such an annotation. The message of the event remains."""
+    assert decode(text) is None
