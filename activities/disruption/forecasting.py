@@ -122,7 +122,8 @@ def _command(command: Command, situation: Situation) -> ForecastCommand:
     assert situation.model is not None
     nodes = [candidate.node for candidate in command.candidates]
     details = situation.model.details
-    prices = [details[node.claim].price for node in nodes if node.claim in details]
+    prices = [details[node.claim].price if node.claim in details else 0.0 for node in nodes]
+    price = sum(prices) if all(prices) else None
     return ForecastCommand(
         reason=command.reason.value,
         nodes=[node.node or node.claim for node in nodes[:LISTED_NODES]],
@@ -143,7 +144,7 @@ def _command(command: Command, situation: Situation) -> ForecastCommand:
             )
             for claim in command.new_claims[:LISTED_NODES]
         ],
-        saving=command.expected if command.moves_pods else sum(prices),
+        saving=command.expected if command.moves_pods else price,
         awaits_approval=command.approve_within is not None,
     )
 

@@ -49,8 +49,8 @@ class ForecastCommand(Message):
     more_nodes: int = 0
     pools: list[str]
     replacements: list[ForecastNode] = Field(default_factory=list)
-    saving: float
-    """Dollars an hour."""
+    saving: float | None
+    """Dollars an hour; None if a price is not known."""
     awaits_approval: bool = False
     """Whether it would wait for a person."""
 

@@ -91,9 +91,14 @@ def _command(command: ForecastCommand) -> str:
     does = f"removes {nodes}"
     if command.replacements:
         does = f"replaces {nodes}, with {first_few(list(map(_node, command.replacements)), LISTED_NODES)}"
-    money = f"saves {per_hour(command.saving)}" if command.saving >= 0 else f"costs {per_hour(-command.saving)} more"
     approval = "; it waits for approval first" if command.awaits_approval else ""
-    return f"- {camel_case(command.reason)}: {does}; {money}{approval}"
+    return f"- {camel_case(command.reason)}: {does}; {_money(command.saving)}{approval}"
+
+
+def _money(saving: float | None) -> str:
+    if saving is None:
+        return "what it saves is not known, because a price is not known"
+    return f"saves {per_hour(saving)}" if saving >= 0 else f"costs {per_hour(-saving)} more"
 
 
 def _leaving(name: str, node: LeavingNode | None) -> str:

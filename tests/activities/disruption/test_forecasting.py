@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from temporalio.exceptions import ApplicationError
 
@@ -55,6 +57,14 @@ async def test_a_removal_of_empty_nodes_saves_what_they_cost() -> None:
     (entry,) = forecast.commands
     assert entry.reason == Reason.EMPTY
     assert entry.saving == pytest.approx(0.2)
+
+
+async def test_what_a_removal_saves_is_not_known_if_a_price_is_not() -> None:
+    at = Setting("a", "b")
+    at.view.managed = [managed("a", empty=True), managed("b", empty=True)]
+    at.view.details["b"] = replace(at.view.details["b"], price=0.0)
+    (entry,) = (await forecaster(at).forecast(ForecastInput(cluster="c"))).commands
+    assert entry.saving is None
 
 
 async def test_nodes_under_command_are_left_out() -> None:

@@ -71,6 +71,14 @@ def test_a_command_that_costs_more_or_needs_a_person_says_so() -> None:
     assert line == ("- Empty: removes 1 node of NodePool web: n3; costs 0.2000 USD/h more; it waits for approval first")
 
 
+def test_a_command_that_saves_what_nobody_knows_claims_no_figure() -> None:
+    command = evolve(REMOVES, saving=None)
+    (_, line) = forecast_page.lines(ConsolidationForecast(asked_at=NOW, at=NOW, commands=[command]))
+    assert line == (
+        "- Empty: removes 1 node of NodePool web: n3; what it saves is not known, because a price is not known"
+    )
+
+
 def test_frozen_nodepools_are_named_with_who_froze_them_and_until_when() -> None:
     clause = "frozen by DisruptionFreeze pause-batch of ann (release) until 2026-11-29 01:00 UTC"
     lines = forecast_page.lines(ConsolidationForecast(asked_at=NOW, frozen={"batch": clause}))
