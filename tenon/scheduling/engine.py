@@ -116,8 +116,9 @@ def _best_plan(
     fleet_plan = _complete(batch, expired, tables, columns=columns)
     if fleet_plan.comparable and not expired() and not last:
         is_beaten = partial(is_no_better, than=fleet_plan)
-        first_fits = [_complete(batch, expired, tables, order, is_beaten=is_beaten) for order in Order]
-        fleet_plan = best(fleet_plan, [plan for plan in first_fits if not plan.is_beaten])
+        fleet_plan = best(
+            fleet_plan, [_complete(batch, expired, tables, order, is_beaten=is_beaten) for order in Order]
+        )
     return fleet_plan.plan
 
 

@@ -91,8 +91,12 @@ def _price(fleets: Sequence[Fleet]) -> float:
 
 
 def best(packed: FleetPlan, first_fits: Sequence[FleetPlan]) -> FleetPlan:
-    """Return the plan with the least cost among those whose price is at most that of every first-fit."""
-    lowest_price = min((fleet_plan.price() for fleet_plan in first_fits), default=packed.price())
-    return min(
-        (fleet_plan for fleet_plan in (packed, *first_fits) if fleet_plan.price() <= lowest_price), key=FleetPlan.cost
-    )
+    """Return the plan with the least cost among those whose price is at most that of every first-fit.
+
+    Of a first-fit that was beaten, the nodes so far are known, which cost more than the packed plan.
+    """
+    complete = [first_fit for first_fit in first_fits if not first_fit.is_beaten]
+    beaten_prices = [(0, _price(first_fit.fleets)) for first_fit in first_fits if first_fit.is_beaten]
+    lowest_price = min([*(first_fit.price() for first_fit in complete), *beaten_prices])
+    cheap = [fleet_plan for fleet_plan in (packed, *complete) if fleet_plan.price() <= lowest_price]
+    return min(cheap, key=FleetPlan.cost, default=packed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given, settings
 
@@ -9,9 +11,11 @@ from tenon.apis import labels
 from tenon.kube.pod_rules import PodRules, PodTerm, SpreadRule
 from tenon.kube.selectors import LabelSelector
 from tenon.scheduling import engine
+from tenon.scheduling.claim_builder import claims_of
 from tenon.scheduling.engine import solve
-from tenon.scheduling.first_fit_baseline import EFFORT, MAX_CLASSES, is_worthwhile
-from tenon.scheduling.model import Problem
+from tenon.scheduling.first_fit_baseline import EFFORT, MAX_CLASSES, FleetPlan, best, is_worthwhile
+from tenon.scheduling.fleet import Fleet
+from tenon.scheduling.model import Plan, Problem
 from tests.tenon.scheduling.builders import AMD64, ON_DEMAND, catalog, entry, pool, price, problem, replicas
 from tests.tenon.scheduling.random_problems import problems
 
@@ -64,6 +68,23 @@ def test_a_first_fit_that_ends_early_changes_no_plan(drawn: Problem) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(engine, "is_no_better", lambda *_, **__: False)
             assert solve(item) == plan
+
+
+def test_a_plan_is_no_dearer_than_a_first_fit_that_ended_early() -> None:
+    """Its complete price is not known, but is at least that of its nodes so far."""
+
+    def fleets(nodes: int) -> Sequence[Fleet]:
+        return engine.fleets_of(problem(replicas(nodes, "30", "1Gi"), pool("default", ON_DEMAND, AMD64, types=TYPES)))
+
+    def plan(priced_as: int, sized_as: int) -> FleetPlan:
+        claims = tuple(claim for fleet in fleets(priced_as) for claim in claims_of(fleet, {}))
+        return FleetPlan(Plan(claims), fleets(sized_as), comparable=True)
+
+    packed, dear = plan(1, 4), plan(3, 1)
+    beaten = FleetPlan(Plan(), fleets(2), comparable=False, is_beaten=True)
+    assert best(packed, [dear]) is dear, "it is sized better, and no first-fit is cheaper"
+    assert best(packed, [beaten, dear]) is packed
+    assert best(packed, [beaten, beaten]) is packed
 
 
 def test_the_order_of_the_pods_does_not_matter() -> None:
