@@ -145,6 +145,10 @@ class ClusterView(Cluster, Checks, Protocol):
         """The nodes whose NodeClaim belongs to no NodePool. No method takes them."""
         ...
 
+    def node_uid(self, name: str) -> str:
+        """The UID of a Node; empty if there is none of this name."""
+        ...
+
     def quiet_since(self) -> Mapping[str, datetime]:
         """When the last pod came to each initialized node or left it, or when it was initialized, by NodeClaim."""
         ...

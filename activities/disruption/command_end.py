@@ -23,6 +23,7 @@ from activities.kubernetes.nodeclaims import read_claim
 from activities.kubernetes.repair_outcomes import record_outcome
 from activities.kubernetes.resources import NODECLAIMS
 from activities.node import cordon
+from activities.node.nodes import find_node
 from tenon.apis import labels
 from tenon.apis.noderepairpolicy import RecentRepair
 from tenon.apis.reasons import Reason, camel_case, snake_case
@@ -34,6 +35,7 @@ from tenon.messages.base import ActivityName, ClaimRef
 from tenon.messages.command_steps import FinishInput
 from tenon.messages.disruption import DisruptionCommand, Replacement, StepResult
 from tenon.messages.node import Disrupt, DisruptAnswer, Removal
+from tenon.messages.node_steps import NodeInput
 from tenon.node.ids import nodeclaim_id
 from tenon.node.leave_text import command_text
 
@@ -81,8 +83,7 @@ class CommandEnd:
             if claim is None or claim.disrupted_by != finish_input.command.id:
                 continue
             if claim.deleting:
-                text = f"Disrupting NodeClaim: {camel_case(finish_input.command.reason)}"
-                await self._recorder.publish(claim.body, EventReason.DISRUPTION_TERMINATING, text)
+                await self._say_that_it_leaves(ref, claim, camel_case(finish_input.command.reason))
                 continue
             if candidate.claim not in stay:
                 log.warning(
@@ -122,6 +123,13 @@ class CommandEnd:
             at=self._now(),
         )
         await record_outcome(self._kube, command.repair.policy, repair)
+
+    async def _say_that_it_leaves(self, ref: ClaimRef, claim: ClaimRecord, reason: str) -> None:
+        recorder, leaves = self._recorder, EventReason.DISRUPTION_TERMINATING
+        await recorder.publish(claim.body, leaves, f"Disrupting NodeClaim: {reason}")
+        node = (await find_node(self._kube, NodeInput(claim=ref), claim)).node
+        if node is not None:
+            await recorder.publish(node, leaves, f"Disrupting Node: {reason}")
 
     async def _release(self, finish_input: FinishInput, replacement: Replacement) -> None:
         """End the command's hold on a replacement. If the command failed, remove it unless a pod uses it."""

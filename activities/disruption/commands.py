@@ -113,9 +113,15 @@ class CommandActivities:
 
     async def _say_why_blocked(self, disrupt_input: DisruptInput, why: str) -> None:
         for candidate in disrupt_input.command.candidates:
-            claim = await read_claim(self._kube, candidate_ref(disrupt_input.cluster, candidate))
+            ref = candidate_ref(disrupt_input.cluster, candidate)
+            claim = await read_claim(self._kube, ref)
             if claim is not None:
-                await self._recorder.publish(claim.body, EventReason.DISRUPTION_BLOCKED, why)
+                node = (await find_node(self._kube, NodeInput(claim=ref), claim)).node
+                await self._say_blocked(claim, node, why)
+
+    async def _say_blocked(self, claim: ClaimRecord, node: Object | None, why: str) -> None:
+        for subject in (claim.body, *([node] if node is not None else [])):
+            await self._recorder.publish(subject, EventReason.DISRUPTION_BLOCKED, why)
 
     async def _say_what_it_waits_for(self, command: DisruptionCommand, claim: ClaimRecord, node: Object) -> None:
         if command.terminate_first is not None:
@@ -210,7 +216,7 @@ class CommandActivities:
             if traits_of(command.reason).fixes_pods:
                 why = why or late_pod(present, candidate.pods)
             if why:
-                await self._recorder.publish(claim.body, EventReason.DISRUPTION_BLOCKED, why)
+                await self._say_blocked(claim, node, why)
                 return StepResult(failure=f"NodeClaim {candidate.claim}: {why}")
         await self._record_arrivals(command)
         return StepResult()

@@ -1,4 +1,4 @@
-"""Events on NodeClaims that emptiness or consolidation would consider if nothing held their nodes (DIS-15).
+"""Events on nodes that emptiness or consolidation would consider if nothing held them (DIS-15).
 
 Passes for moves say the same of pods that hold a node with pods, and of nodes that drifted. But they know neither nodes
 that an annotation protects nor empty nodes, and a cluster with nothing else has no passes.
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from activities.disruption.move_events import why_stays
-from activities.kubernetes.event_references import claim_reference
+from activities.kubernetes.event_references import node_references
 from activities.kubernetes.events import EventPublisher
 from tenon.disruption.deciding import why_held
 from tenon.disruption.nodes import ManagedNode
@@ -27,10 +27,14 @@ MOST = 20
 
 
 class HeldNodeEvents:
-    """Publishes the events, and remembers when each node got its last one."""
+    """Publishes the events on NodeClaims and Nodes, and remembers when each node got its last one.
 
-    def __init__(self, recorder: EventPublisher) -> None:
+    ``node_uid`` returns the UID of a Node by its name, or nothing.
+    """
+
+    def __init__(self, recorder: EventPublisher, node_uid: Callable[[str], str]) -> None:
         self._recorder = recorder
+        self._node_uid = node_uid
         self._due = 0.0
         self._published_at: dict[tuple[str, str], float] = {}
         """By NodeClaim and message: until when it is not repeated."""
@@ -60,5 +64,6 @@ class HeldNodeEvents:
 
     async def _publish(self, held_nodes: Sequence[tuple[str, str]], nodes: Mapping[str, ManagedNode]) -> None:
         for claim, why in held_nodes:
-            about = claim_reference(claim, nodes[claim].uid)
-            await self._recorder.publish(about, EventReason.DISRUPTION_BLOCKED, why_stays(nodes[claim], why))
+            node = nodes[claim]
+            for about in node_references(claim, node.uid, node.node, self._node_uid(node.node)):
+                await self._recorder.publish(about, EventReason.DISRUPTION_BLOCKED, why_stays(node, why))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from activities.kubernetes.event_references import claim_reference, pool_reference, reference
+from activities.kubernetes.event_references import node_references, pool_reference
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.resources import NODES
 from tenon.apis.json_object import JsonObject
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.decision import Decision
@@ -23,13 +22,19 @@ from tenon.money import per_hour, price_text
 TASK = "move events"
 Event = tuple[JsonObject, EventReason, str]
 """What it is about, its reason, its message."""
+References = Callable[[ManagedNode], Sequence[JsonObject]]
+"""Returns what an event about a node is published on: its NodeClaim, and its Node if it has one."""
 
 
 class MoveEvents:
-    """Publishes the events. ``recorder`` limits how often an event is repeated."""
+    """Publishes the events, on NodeClaims and their Nodes, because people look at either.
 
-    def __init__(self, recorder: EventPublisher) -> None:
+    ``recorder`` limits how often an event is repeated. ``node_uid`` returns the UID of a Node by its name, or nothing.
+    """
+
+    def __init__(self, recorder: EventPublisher, node_uid: Callable[[str], str]) -> None:
         self._recorder = recorder
+        self._node_uid = node_uid
         self._publishing: asyncio.Task[None] | None = None
 
     def close(self) -> None:
@@ -42,9 +47,9 @@ class MoveEvents:
         if not command.consolidation_type:
             return
         for candidate in command.candidates:
-            await self._recorder.publish(
-                claim_reference(candidate.claim, candidate.uid), EventReason.CONSOLIDATION_REJECTED, why
-            )
+            node_uid = self._node_uid(candidate.node)
+            for about in node_references(candidate.claim, candidate.uid, candidate.node, node_uid):
+                await self._recorder.publish(about, EventReason.CONSOLIDATION_REJECTED, why)
 
     async def measured(
         self, command: DisruptionCommand, savings: Mapping[str, MeasuredSaving], pools: Sequence[NodePool]
@@ -67,54 +72,62 @@ class MoveEvents:
         by_name = {pool.metadata.name: pool for pool in pools}
         nodes = {node.claim: node for node in situation.nodes}
         events = [
-            *_stopped_repairs(situation, by_name),
-            *_blocked(decision, nodes),
-            *_approvals(decision, nodes, by_name),
-            *_unconsolidatable(decision, nodes),
+            *_stopped_repairs(situation, by_name, self.about),
+            *_blocked(decision, nodes, self.about),
+            *_approvals(decision, nodes, by_name, self.about),
+            *_unconsolidatable(decision, nodes, self.about),
         ]
         if events:
             self._publishing = asyncio.create_task(self._publish(events), name=TASK)
+
+    def about(self, node: ManagedNode) -> Sequence[JsonObject]:
+        """Return what an event about the node is published on."""
+        return node_references(node.claim, node.uid, node.node, self._node_uid(node.node))
 
     async def _publish(self, events: Sequence[Event]) -> None:
         for about, reason, text in events:
             await self._recorder.publish(about, reason, text)
 
 
-def _blocked(decision: Decision, nodes: Mapping[str, ManagedNode]) -> Iterator[Event]:
+def _events(references: Iterable[JsonObject], reason: EventReason, text: str) -> Iterator[Event]:
+    return ((about, reason, text) for about in references)
+
+
+def _blocked(decision: Decision, nodes: Mapping[str, ManagedNode], about: References) -> Iterator[Event]:
     """Yield why each node cannot leave although it should (DIS-15)."""
     for claim, blocked in decision.blocked.items():
         if claim in nodes:
             text = why_stays(nodes[claim], str(blocked))
-            yield claim_reference(claim, nodes[claim].uid), EventReason.DISRUPTION_BLOCKED, text
+            yield from _events(about(nodes[claim]), EventReason.DISRUPTION_BLOCKED, text)
 
 
-def _stopped_repairs(situation: Situation, pools: Mapping[str, NodePool]) -> Iterator[Event]:
+def _stopped_repairs(situation: Situation, pools: Mapping[str, NodePool], about: References) -> Iterator[Event]:
     """Yield that too many nodes of a NodePool are unhealthy, about it and each node that is not repaired (N15-127)."""
     for node in stopped_by_breaker(situation):
         why = f"More than {MAX_UNHEALTHY_PERCENT}% of the nodes of NodePool {node.pool} are unhealthy"
-        references = [claim_reference(node.claim, node.uid), reference(NODES, node.node)]
-        if node.pool in pools:
-            references.append(pool_reference(pools[node.pool]))
-        yield from ((about, EventReason.NODE_REPAIR_BLOCKED, why) for about in references)
+        of_pool = [pool_reference(pools[node.pool])] if node.pool in pools else []
+        yield from _events([*about(node), *of_pool], EventReason.NODE_REPAIR_BLOCKED, why)
 
 
-def _approvals(decision: Decision, nodes: Mapping[str, ManagedNode], pools: Mapping[str, NodePool]) -> Iterator[Event]:
-    """Yield an event about the NodeClaim of a move of one node, and about the NodePool for others, as in Karpenter."""
+def _approvals(
+    decision: Decision, nodes: Mapping[str, ManagedNode], pools: Mapping[str, NodePool], about: References
+) -> Iterator[Event]:
+    """Yield events about the node of a move of one node, and about the NodePool for others, as in Karpenter."""
     for verdict in decision.verdicts:
         if not verdict.approved:
             continue  # there are too many refusals
         text = f"score {verdict.score:.2f} >= threshold {LEAST_SCORE:.2f}"
         node = nodes.get(verdict.claims[0]) if len(verdict.claims) == 1 else None
         if node is not None:
-            yield claim_reference(node.claim, node.uid), EventReason.CONSOLIDATION_APPROVED, text
+            yield from _events(about(node), EventReason.CONSOLIDATION_APPROVED, text)
         elif verdict.pool in pools:
             yield pool_reference(pools[verdict.pool]), EventReason.CONSOLIDATION_APPROVED, text
 
 
-def _unconsolidatable(decision: Decision, nodes: Mapping[str, ManagedNode]) -> Iterator[Event]:
+def _unconsolidatable(decision: Decision, nodes: Mapping[str, ManagedNode], about: References) -> Iterator[Event]:
     for claim, why in decision.unconsolidatable.items():
         if claim in nodes:
-            yield claim_reference(claim, nodes[claim].uid), EventReason.UNCONSOLIDATABLE, why_stays(nodes[claim], why)
+            yield from _events(about(nodes[claim]), EventReason.UNCONSOLIDATABLE, why_stays(nodes[claim], why))
 
 
 def why_stays(node: ManagedNode, why: str) -> str:

@@ -6,7 +6,7 @@ whole object.
 
 from __future__ import annotations
 
-from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, PODS, Resource
+from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, NODES, PODS, Resource
 from tenon.apis.json_object import JsonObject
 from tenon.apis.nodepool import NodePool
 from tenon.kube.pod import Pod
@@ -22,6 +22,15 @@ def reference(resource: Resource, name: str, uid: str = "", namespace: str = "")
 def claim_reference(name: str, uid: str) -> JsonObject:
     """Return a reference to a NodeClaim."""
     return reference(NODECLAIMS, name, uid)
+
+
+def node_references(claim: str, claim_uid: str, node: str, node_uid: str) -> list[JsonObject]:
+    """Return references to a NodeClaim and its Node, for an event that is about both.
+
+    A Node without a UID is left out: it is gone, and `kubectl describe` finds the events of a Node by its UID.
+    """
+    references = [claim_reference(claim, claim_uid)]
+    return [*references, reference(NODES, node, node_uid)] if node_uid else references
 
 
 def pool_reference(pool: NodePool) -> JsonObject:

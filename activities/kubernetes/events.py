@@ -53,7 +53,7 @@ INTERRUPTIONS = (10.0, 100.0)
 """A wave of interruptions must not delay the taints of its own nodes: all requests share one limit."""
 RATES: dict[str, tuple[float, float]] = {
     EventReason.NOMINATED: (5.0, 10.0),
-    EventReason.UNCONSOLIDATABLE: (1.0, 20.0),
+    EventReason.UNCONSOLIDATABLE: (2.0, 40.0),
     EventReason.CONSOLIDATION_MEASURED: (1.0, 20.0),
     **dict.fromkeys((event.reason for event in (*EVENTS_OF_NOTICES.values(), LEAVES)), INTERRUPTIONS),
 }

@@ -9,6 +9,7 @@ from dataclasses import replace
 from cli.why_reading.kubernetes import KubernetesReader
 from cli.why_reading.record import RecordReader
 from cli.why_reading.temporal import TemporalReader
+from tenon.kube.event_reasons import EventReason
 from tenon.kube.node_names import whole_name
 from tenon.record.entries import Entry
 from tenon.record.why.mentions import (
@@ -59,7 +60,9 @@ class Sources:
             identity = NodeIdentity(claim.name, claim.node_name, claim.instance_id)
         events = [*await self._kubernetes.events("NodeClaim", identity.claim)]
         if identity.node:
-            events += await self._kubernetes.events("Node", identity.node)
+            on_node = await self._kubernetes.events("Node", identity.node)
+            # The NodeClaim has it too, and its text differs only in the kind of the object.
+            events += [event for event in on_node if event.reason != EventReason.DISRUPTION_TERMINATING]
         sources = NodeSources(
             identity,
             entries=[entry for entry in entries if mentions_node(entry, {identity.claim})],

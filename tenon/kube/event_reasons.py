@@ -164,7 +164,7 @@ class EventReason(StrEnum):
     DISRUPTION_BLOCKED = (
         "DisruptionBlocked",
         "Normal",
-        "NodeClaim, NodePool",
+        "NodeClaim, Node, NodePool",
         "what keeps the node, or which budget or disruption window of the NodePool allows no disruption",
     )
     DISRUPTION_AWAITS_APPROVAL = (
@@ -180,7 +180,12 @@ class EventReason(StrEnum):
         "NodeClaim, Node",
         "a disruption command waits until its replacements are initialized",
     )
-    DISRUPTION_TERMINATING = ("DisruptionTerminating", "Normal", "NodeClaim", "a disruption command removes the node")
+    DISRUPTION_TERMINATING = (
+        "DisruptionTerminating",
+        "Normal",
+        "NodeClaim, Node",
+        "a disruption command removes the node",
+    )
     TERMINATING_FIRST = (
         "TerminatingFirst",
         "Normal",
@@ -197,17 +202,17 @@ class EventReason(StrEnum):
     REPLACEMENT_NOT_NEEDED = ("ReplacementNotNeeded", "Normal", "NodePool", "the pods of that node run elsewhere")
     REPLACEMENT_MISSING = ("ReplacementMissing", "Warning", "NodePool", "that replacement did not run in time")
     REPLACEMENT_NOT_AWAITED = ("ReplacementNotAwaited", "Normal", "NodePool", "an operator ended the wait for it")
-    UNCONSOLIDATABLE = ("Unconsolidatable", "Normal", "NodeClaim", "why consolidation cannot remove the node")
+    UNCONSOLIDATABLE = ("Unconsolidatable", "Normal", "NodeClaim, Node", "why consolidation cannot remove the node")
     CONSOLIDATION_REJECTED = (
         "ConsolidationRejected",
         "Normal",
-        "NodeClaim",
+        "NodeClaim, Node",
         "a consolidation was decided and does not hold any more",
     )
     CONSOLIDATION_APPROVED = (
         "ConsolidationApproved",
         "Normal",
-        "NodeClaim, NodePool",
+        "NodeClaim, Node, NodePool",
         "the score of a consolidation reaches the threshold of the policy Balanced",
     )
     CONSOLIDATION_MEASURED = (

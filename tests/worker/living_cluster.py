@@ -114,7 +114,7 @@ class LivingCluster(World):
         def clock() -> datetime:
             return self.cache.instant
 
-        refusals, events = LaunchRefusals(now=clock), MoveEvents(recorder)
+        refusals, events = LaunchRefusals(now=clock), MoveEvents(recorder, self.view.node_uid)
         supply = SupplyReader(self.view, FakeTypes(), refusals)
         situations = SituationSource(self.view, supply, self.batcher, refusals, PlanPolicy(), room, now=clock)
         pace = PassPace(self.view, self.batcher, refusals)

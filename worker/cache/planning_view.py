@@ -273,6 +273,11 @@ class PlanningView(NodePoolView):
         """The nodes whose NodeClaim belongs to no NodePool."""
         return self._managed.without_pool()
 
+    def node_uid(self, name: str) -> str:
+        """The UID of a Node; empty if there is none of this name."""
+        node = self._cache.nodes.get(name) if name else None
+        return node.uid if node is not None else ""
+
     async def changed(self, seconds: float) -> None:
         """Wait for the next change that may affect which pods need a decision, for at most ``seconds``."""
         await self._wait_for_change(PLANNING_TOPICS, seconds)

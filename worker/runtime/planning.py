@@ -114,7 +114,7 @@ def plan_parts(
         if clients.plan_inputs is not None
         else None
     )
-    supply, move_events = SupplyReader(view, clients.ec2, refusals), MoveEvents(clients.recorder)
+    supply, move_events = SupplyReader(view, clients.ec2, refusals), MoveEvents(clients.recorder, view.node_uid)
     situations = SituationSource(
         view,
         supply,
@@ -146,7 +146,7 @@ def plan_parts(
         validator=MoveValidator(view, situations, move_events, refusals, room),
         budgets=BudgetReporter(clients.recorder),
         slowed=slowed,
-        held_node_events=HeldNodeEvents(clients.recorder),
+        held_node_events=HeldNodeEvents(clients.recorder, view.node_uid),
         approval_events=ApprovalEvents(clients.recorder),
         repair=repair,
         freezes=view.disruption_freezes,

@@ -49,7 +49,7 @@ class Setting:
         self.nominated_nodes: set[str] = set()
         self.recorder = Recorder()
         reporter = BudgetReporter(self.recorder)
-        hold = HeldNodeEvents(self.recorder)
+        hold = HeldNodeEvents(self.recorder, self.view.node_uid)
         self.disruptor = Disruptor(
             self.view,
             self.now,

@@ -116,8 +116,10 @@ async def test_dis_64_an_event_says_that_a_candidate_leaves() -> None:
     await steps(world).taint_candidates(given())
     await world.kube.delete(NODECLAIMS, REF.name)
     await finish(world, stay=False, undo=False)
-    events = ("NodeClaim", REF.name, "DisruptionTerminating", "Disrupting NodeClaim: Underutilized")
-    assert events in [event[:4] for event in world.recorder.events]
+    node = world.node["metadata"]["name"]
+    for kind, name in (("NodeClaim", REF.name), ("Node", node)):
+        event = (kind, name, "DisruptionTerminating", f"Disrupting {kind}: Underutilized")
+        assert event in world.recorder.events
 
 
 async def test_a_node_that_accepted_and_never_leaves_is_given_up() -> None:

@@ -145,7 +145,9 @@ async def test_dis_13_a_pod_that_became_protected_ends_a_graceful_command(owner:
     body["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
     world = World().put_live().put_pods(body)
     assert "karpenter.sh/do-not-disrupt protects it" in (await steps(world).check_candidates(given("web-1"))).failure
-    assert ("NodeClaim", REF.name, "DisruptionBlocked") in [event[:3] for event in world.recorder.events]
+    events = [event[:3] for event in world.recorder.events]
+    assert ("NodeClaim", REF.name, "DisruptionBlocked") in events
+    assert ("Node", world.node["metadata"]["name"], "DisruptionBlocked") in events
 
 
 @pytest.mark.parametrize(

@@ -28,9 +28,13 @@ async def events(at: Setting, seconds: float = REPORT_SECONDS) -> list[tuple[str
 
 
 async def test_dis11_dis15_a_node_that_an_annotation_keeps_from_consolidation_says_so() -> None:
-    at = Setting(managed("a", empty=False, protected_by=ANNOTATION), managed("b", protected_by=ANNOTATION))
-    expected = [("NodeClaim", name, "DisruptionBlocked", BY_ANNOTATION) for name in "ab"]
-    assert await events(at) == expected
+    """On its NodeClaim and its Node. A Node that is gone has none."""
+    at = Setting(
+        managed("a", empty=False, protected_by=ANNOTATION, node="node-a"), managed("b", protected_by=ANNOTATION)
+    )
+    subjects = [("NodeClaim", "a"), ("Node", "node-a"), ("NodeClaim", "b")]
+    assert await events(at) == [(*about, "DisruptionBlocked", BY_ANNOTATION) for about in subjects]
+    assert at.recorder.uids["Node", "node-a"] == "uid-of-node-a"
 
 
 async def test_dis15_a_held_node_that_was_bought_in_a_shortage_says_so() -> None:

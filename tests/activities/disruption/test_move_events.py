@@ -36,20 +36,31 @@ async def test_n15_127_n15_562_stopped_repair_is_said_on_the_node_the_nodeclaim_
         text = "More than 20% of the nodes of NodePool default are unhealthy"
         subjects = [("NodeClaim", "n0"), ("Node", "node-0"), ("NodePool", "default")]
         assert events == [(*about, "NodeRepairBlocked", text) for about in subjects][:expected]
+        if expected:
+            assert at.recorder.uids["Node", "node-0"] == "uid-of-node-0", "kubectl describe finds it by UID only"
 
 
 async def test_evt02_a_node_that_consolidation_leaves_says_why() -> None:
+    """EVT-02: on its NodeClaim, and on its Node as soon as it has one."""
     at = Setting("a", "b", methods=[scripted(unconsolidatable={"a": "the price is unknown", "gone": "it is gone"})])
     assert await events_of(at) == [("NodeClaim", "a", "Unconsolidatable", "The price is unknown")]
+    at = Setting("a", "b", methods=[scripted(unconsolidatable={"a": "the price is unknown"})])
+    at.view.managed[0] = replace(at.view.managed[0], node="node-a")
+    assert await events_of(at) == [
+        ("NodeClaim", "a", "Unconsolidatable", "The price is unknown"),
+        ("Node", "node-a", "Unconsolidatable", "The price is unknown"),
+    ]
+    assert at.recorder.uids == {("NodeClaim", "a"): "uid-a", ("Node", "node-a"): "uid-of-node-a"}
 
 
 async def test_evt02_a_node_bought_in_a_shortage_says_so_when_it_cannot_leave() -> None:
     pod_holds_it = Blocked("its node drifted", "pod default/web: annotation karpenter.sh/do-not-disrupt protects it")
     at = Setting("a", "b", methods=[scripted(blocked={"a": pod_holds_it}, unconsolidatable={"b": "it is cheap"})])
-    at.view.managed[0] = replace(at.view.managed[0], bought_in_shortage=True)
+    at.view.managed[0] = replace(at.view.managed[0], bought_in_shortage=True, node="node-a")
     text = f"It was bought in a capacity shortage, and Tenon cannot replace it: {pod_holds_it}"
     assert await events_of(at) == [
         ("NodeClaim", "a", "DisruptionBlocked", text),
+        ("Node", "node-a", "DisruptionBlocked", text),
         ("NodeClaim", "b", "Unconsolidatable", "It is cheap"),
     ]
     assert at.finder.why_blocked() == {"a": pod_holds_it}, "rollouts ask for it"
@@ -61,7 +72,10 @@ async def test_evt02_a_move_that_balanced_approved_says_its_score() -> None:
         Verdict("default", ("a", "b"), 2.0, approved=True),
         Verdict("default", ("b",), 0.2, approved=False),
     )
-    assert await events_of(Setting("a", "b", methods=[scripted(verdicts=verdicts)])) == [
+    at = Setting("a", "b", methods=[scripted(verdicts=verdicts)])
+    at.view.managed[0] = replace(at.view.managed[0], node="node-a")
+    assert await events_of(at) == [
         ("NodeClaim", "a", "ConsolidationApproved", "score 0.80 >= threshold 0.50"),
+        ("Node", "node-a", "ConsolidationApproved", "score 0.80 >= threshold 0.50"),
         ("NodePool", "default", "ConsolidationApproved", "score 2.00 >= threshold 0.50"),
     ]

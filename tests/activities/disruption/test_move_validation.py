@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from activities.disruption.disrupting import Disruptor
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands.command_messages import to_message
+from tenon.disruption.decision import Candidate
 from tenon.disruption.situation import Situation
 from tenon.disruption.validation import Validation
 from tenon.ec2.refusals.backoff import Backoff
@@ -50,6 +52,17 @@ async def test_dis46_met33_evt02_a_failed_validation_is_counted_and_reported(
     assert counted(name, consolidation_type=kind) == before + 1
     assert [event[:3] for event in at.recorder.events] == events
     assert all(event[3] == why for event in at.recorder.events)
+
+
+async def test_evt02_a_rejected_consolidation_is_said_on_the_node_too() -> None:
+    at = Setting("a")
+    node = at.view.managed[0] = replace(at.view.managed[0], node="node-a")
+    move = to_message(replace(command("a"), candidates=(Candidate(node, since=START),)))
+    entry = OpenCommand(command="another", reason=move.reason, pool="default", until=START, since=START)
+    assert (await at.validator.validate(move, {"a": entry})).failure
+    about = [("NodeClaim", "a"), ("Node", "node-a")]
+    assert [event[:3] for event in at.recorder.events] == [(*subject, "ConsolidationRejected") for subject in about]
+    assert at.recorder.uids["Node", "node-a"] == "uid-of-node-a"
 
 
 async def test_dis46_a_node_that_another_command_took_meanwhile_is_not_validated() -> None:

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from activities.kubernetes.errors import ApiError, ConflictError, ForbiddenError
+from activities.kubernetes.event_references import reference
 from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
 from tenon.kube.event_reasons import EventReason
 
@@ -122,8 +124,9 @@ async def test_evt02_unconsolidatable_nodes_are_reported_in_turn_and_every_15_mi
     recorder = api.recorder()
 
     async def told(names: range) -> int:
-        claims = [{**NODE, "metadata": {"name": f"claim-{number}"}} for number in names]
-        return sum([await recorder.publish(claim, EventReason.UNCONSOLIDATABLE, "why") for claim in claims])
+        """On how many nodes both events were written: that about the NodeClaim and that about the Node."""
+        about = [reference(kind, f"{number}") for number in names for kind in (NODECLAIMS, NODES)]
+        return sum([await recorder.publish(subject, EventReason.UNCONSOLIDATABLE, "why") for subject in about]) // 2
 
     assert await told(range(100)) == 20
     api.time += 100

@@ -55,6 +55,8 @@ class Recorder:
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str, str, str]] = []
+        self.uids: dict[tuple[str, str], str] = {}
+        """The UID with which the last event named its object, by kind and name."""
         self.no_place: dict[str, NoPlace] = {}
         """By the name of a pod, what its last event says for programs of why no node is bought for it."""
 
@@ -68,6 +70,7 @@ class Recorder:
     ) -> bool:
         name = regarding["metadata"]["name"]
         self.events.append((regarding["kind"], name, reason, message))
+        self.uids[regarding["kind"], name] = regarding["metadata"].get("uid", "")
         if (why := decode((annotations or {}).get(labels.NO_PLACE))) is not None:
             self.no_place[name] = why
         return True

@@ -223,6 +223,10 @@ class FakeView(FreshChecks):
     def nodes_without_pool(self) -> Sequence[ManagedNode]:
         return self.alone
 
+    def node_uid(self, name: str) -> str:
+        nodes = {node.node for node in (*self.managed, *self.alone)}
+        return f"uid-of-{name}" if name and name in nodes else ""
+
     async def changed(self, seconds: float) -> None:
         self.waits += 1
         with contextlib.suppress(TimeoutError):

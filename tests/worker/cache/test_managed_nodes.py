@@ -34,6 +34,12 @@ def foreign_pool(name: str = "pool") -> ClaimRecord:
     return claim(name, node_name="", template={"spec": {"nodeClassRef": AUTO_MODE}})
 
 
+def test_evt02_events_about_a_node_name_its_uid() -> None:
+    """`kubectl describe node` finds them by it."""
+    view = PlanningView(state(nodes=[node(meta={"uid": "uid-of-n"})]))  # type: ignore[arg-type]
+    assert [view.node_uid(name) for name in ("n", "gone", "")] == ["uid-of-n", "", ""]
+
+
 async def test_nc07_other_controllers_objects_are_absent_and_only_their_names_are_known() -> None:
     result = state(claims=[claim("ours"), foreign()], pools=[foreign_pool()])
     assert [claim.name for claim in result.claims] == ["ours"]
