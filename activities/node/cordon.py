@@ -115,18 +115,16 @@ async def _count_pods(
     known_reason = Reason.of(reason)
     if before.deleting or not reason or (known_reason is not None and known_reason.is_by_hand):
         return
-    mode: str = before.termination_mode
     capacity_type = before.labels.get(labels.CAPACITY_TYPE, "")
     if known_reason is Reason.UNHEALTHY:
-        mode = decide.repair_mode(force_at, now)
-        condition = decide.condition_label(cordon_input.fault)
-        metrics.CLAIMS_UNHEALTHY.labels(condition, before.pool, capacity_type, before.image_id, mode).inc()
+        condition, bound = decide.condition_label(cordon_input.fault), decide.repair_mode(force_at, now)
+        metrics.CLAIMS_UNHEALTHY.labels(condition, before.pool, capacity_type, before.image_id, bound).inc()
     metrics.PODS_DISRUPTED.labels(
         snake_case(reason),
         before.pool,
         capacity_type,
         await consolidation_policy(kube, before.pool, reason),
-        mode,
+        before.termination_mode,
     ).inc(sum(pod.reschedulable for pod in node_pods))
 
 

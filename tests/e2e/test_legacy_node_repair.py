@@ -44,12 +44,13 @@ async def test_n15_144_legacy_repair_ends_an_unhealthy_node_whatever_protects_it
     assert life.detail.startswith("StorageReady is False for 31m")
     (new,) = await pool.running(1)
     assert new["metadata"]["uid"] != pod["metadata"]["uid"]
-    forceful = {"nodepool": pool.name, "termination_mode": "forceful"}
+    claims = {"nodepool": pool.name, "condition": "storage_ready", "termination_mode": "forceful"}
+    pods = {"nodepool": pool.name, "reason": "unhealthy", "termination_mode": "eventual"}
 
     async def counted() -> bool:
         return (
-            legacy.metric("karpenter_nodeclaims_unhealthy_disrupted_total", condition="storage_ready", **forceful) == 1
-            and legacy.metric("karpenter_pods_disruption_initiated_total", reason="unhealthy", **forceful) == 1
+            legacy.metric("karpenter_nodeclaims_unhealthy_disrupted_total", **claims) == 1
+            and legacy.metric("karpenter_pods_disruption_initiated_total", **pods) == 1
         )
 
     await until(counted)

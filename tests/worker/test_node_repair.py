@@ -115,7 +115,7 @@ async def test_a_claim_that_lost_its_finalizer_gets_it_before_it_is_deleted() ->
 
 
 async def test_n15_144_ctl08_a_node_that_stays_unhealthy_loses_its_claim_by_force() -> None:
-    """SCH-104, MET-09, N15-146: and not before its time."""
+    """SCH-104, MET-09, N15-146, N15-530: and not before its time. It is counted with the mode of its NodeClaim."""
     of_node = {"nodepool": "repaired", "capacity_type": "spot"}
     async with watched() as world:
         for name in "abcde":
@@ -131,7 +131,7 @@ async def test_n15_144_ctl08_a_node_that_stays_unhealthy_loses_its_claim_by_forc
         assert why == Removal(reason="Unhealthy", detail="Ready is Unknown for 30m", actor="controller node.health")
         image = {**of_node, "image_id": "ami-1", "condition": "ready", "termination_mode": "forceful"}
         assert counted("karpenter_nodeclaims_unhealthy_disrupted_total", **image) == 1
-        modes = {"consolidation_policy": "", "termination_mode": "forceful", "reason": "unhealthy"}
+        modes = {"consolidation_policy": "", "termination_mode": "graceful", "reason": "unhealthy"}
         assert counted("karpenter_nodeclaims_disrupted_total", **of_node, **modes) == 1
         await asyncio.sleep(3600)
         assert counted("karpenter_nodeclaims_unhealthy_disrupted_total", **image) == 1, "a slow end counts once"

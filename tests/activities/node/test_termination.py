@@ -80,6 +80,7 @@ async def test_dis60_only_disruption_and_node_repair_set_the_disruption_reason(r
         ("Underutilized", "balanced", None, "graceful", 2),
         ("Drifted", "", "1h", "eventual", 2),
         ("expired", "", "0s", "forceful", 2),
+        ("garbage_collected", "", None, "graceful", 2),
         ("drain", "", None, "graceful", 0),
     ],
 )
@@ -105,7 +106,7 @@ async def test_n15_530_met28_the_pods_of_a_disrupted_node_are_counted_once(
 async def test_n15_528_a_repaired_node_is_counted_once_with_its_condition_and_mode(
     seconds: int | None, mode: str
 ) -> None:
-    """N15-530, N15-531: and so are its pods."""
+    """N15-530, N15-531: so are its pods, with the mode of its terminationGracePeriod, as always."""
     pool = f"sick-{mode}"
     world = World().put_live().put_pods(pod("a"), pod("b"))
     world.claim["metadata"]["labels"] |= {"karpenter.sh/nodepool": pool, "karpenter.sh/capacity-type": "spot"}
@@ -115,7 +116,7 @@ async def test_n15_528_a_repaired_node_is_counted_once_with_its_condition_and_mo
     common = {"nodepool": pool, "capacity_type": "spot", "termination_mode": mode}
     claims = {**common, "condition": "kernel_ready", "image_id": world.claim["status"].get("imageID", "")}
     assert REGISTRY.get_sample_value("karpenter_nodeclaims_unhealthy_disrupted_total", claims) == 1
-    pods = {**common, "reason": "unhealthy", "consolidation_policy": ""}
+    pods = {**common, "reason": "unhealthy", "consolidation_policy": "", "termination_mode": "graceful"}
     assert REGISTRY.get_sample_value("karpenter_pods_disruption_initiated_total", pods) == 2
 
 

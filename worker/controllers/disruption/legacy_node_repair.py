@@ -39,6 +39,7 @@ from worker.controllers.event_subjects import subjects
 BLOCKED_RETRY = timedelta(minutes=5)
 FAILED_RETRY = timedelta(seconds=15)
 MODE = "forceful"
+"""How unhealthy NodeClaims are counted: no drain of this controller waits for anything."""
 AT_ONCE = 10
 """Nodes that are handled at the same time."""
 
@@ -160,9 +161,9 @@ class LegacyNodeRepairController(Controller):
         capacity_type = claim.labels.get(labels.CAPACITY_TYPE, "")
         type_, reason = condition_label(fault.condition.type), Reason.UNHEALTHY.snake_case
         metrics.CLAIMS_UNHEALTHY.labels(type_, claim.pool, capacity_type, claim.image_id, MODE).inc()
-        metrics.CLAIMS_DISRUPTED.labels(reason, claim.pool, capacity_type, "", MODE).inc()
+        metrics.CLAIMS_DISRUPTED.labels(reason, claim.pool, capacity_type, "", claim.termination_mode).inc()
         moving = sum(pod.reschedulable for pod in self._cache.pods_on(node.name))
-        metrics.PODS_DISRUPTED.labels(reason, claim.pool, capacity_type, "", MODE).inc(moving)
+        metrics.PODS_DISRUPTED.labels(reason, claim.pool, capacity_type, "", claim.termination_mode).inc(moving)
 
 
 def _is_still(fresh: Mapping[str, Any], node: NodeRecord, fault: Fault) -> bool:
