@@ -11,6 +11,16 @@ from tenon import __version__
 _DURATIONS = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600,
 )  # fmt: skip
+_STEPS = (
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.25, 1.5, 1.75,
+    2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60, 120, 150, 300, 450, 600,
+)  # fmt: skip
+"""Karpenter's buckets of durations, because users' queries and recording rules name them."""
+_HOUR, _DAY = 3600, 86400
+_LIFETIMES = (
+    *(900, 1800, 2700, *(_HOUR * hours for hours in (1, 2, 4, 6, 8, 10, 12, 16, 20))),
+    *(_DAY * days for days in (1, 2, 3, 5, 10, 15, 20, 25, 30)),
+)
 _POWERS = tuple(2**power for power in range(13))
 _CONDITIONS = tuple(2.0**power for power in range(-1, 14))
 
@@ -44,7 +54,7 @@ SCHEDULING_SECONDS = Histogram(
     "karpenter_scheduler_scheduling_duration_seconds",
     "Duration of the decision for one batch.",
     ["controller"],
-    buckets=_DURATIONS,
+    buckets=_STEPS,
 )
 PLAN_PHASE_SECONDS = Histogram(
     "tenon_plan_phase_duration_seconds",
@@ -107,7 +117,7 @@ CLAIM_TERMINATION_SECONDS = Histogram(
     "karpenter_nodeclaims_termination_duration_seconds",
     "Time from a NodeClaim's deletion request until it is gone.",
     ["nodepool"],
-    buckets=_POWERS,
+    buckets=_POWERS[:12],
 )
 INSTANCE_TERMINATION_SECONDS = Histogram(
     "karpenter_nodeclaims_instance_termination_duration_seconds",
@@ -140,7 +150,7 @@ NODE_LIFETIME_SECONDS = Histogram(
     "karpenter_nodes_lifetime_duration_seconds",
     "Time from a NodeClaim's creation until it is gone.",
     ["nodepool"],
-    buckets=(*(60 * power for power in _POWERS), 7 * 86400, 30 * 86400, 90 * 86400),
+    buckets=_LIFETIMES,
 )
 POD_EVICTIONS = Counter("karpenter_pods_eviction_requests_total", "Eviction requests by answer.", ["code"])
 PODS_DRAINED = Counter("karpenter_pods_drained_total", "Pods drained from nodes that are being removed.", ["reason"])
@@ -234,23 +244,23 @@ POD_BOUND_SECONDS = Histogram(
     "karpenter_pods_bound_duration_seconds",
     "Time from a pod's creation until it is bound.",
     ["dynamic_resources"],
-    buckets=_DURATIONS,
+    buckets=_STEPS,
 )
 POD_PROVISIONING_BOUND_SECONDS = Histogram(
     "karpenter_pods_provisioning_bound_duration_seconds",
     "Time from the first plan that has a place for a pod until it is bound.",
     ["dynamic_resources"],
-    buckets=_DURATIONS,
+    buckets=_STEPS,
 )
 POD_PROVISIONING_STARTUP_SECONDS = Histogram(
     "karpenter_pods_provisioning_startup_duration_seconds",
     "Time from the first plan that has a place for a pod until it is ready.",
-    buckets=_DURATIONS,
+    buckets=_STEPS,
 )
 POD_DECISION_SECONDS = Histogram(
     "karpenter_pods_scheduling_decision_duration_seconds",
     "Time from the moment that Tenon saw that a pod needs capacity until its first plan.",
-    buckets=_DURATIONS,
+    buckets=_STEPS,
 )
 POD = ("name", "namespace")
 POD_UNSTARTED = TextGauge(
@@ -457,7 +467,7 @@ EVALUATION_SECONDS = Histogram(
     "karpenter_voluntary_disruption_decision_evaluation_duration_seconds",
     "Duration of one evaluation of a disruption method.",
     ["reason", "consolidation_type"],
-    buckets=_DURATIONS,
+    buckets=_STEPS,
 )
 PREDICTED_SAVINGS = Counter(
     "tenon_consolidation_predicted_savings_per_hour_total",
@@ -532,7 +542,7 @@ NODECLASS_TRANSITION_SECONDS = Histogram(
     "operator_ec2nodeclass_status_condition_transition_seconds",
     "How long a condition of an EC2NodeClass had its last status when that changed.",
     ["type", "status"],
-    buckets=_POWERS,
+    buckets=_CONDITIONS,
 )
 BUFFER_TRANSITIONS = Counter(
     "operator_capacitybuffer_status_condition_transitions_total",
@@ -543,7 +553,7 @@ BUFFER_TRANSITION_SECONDS = Histogram(
     "operator_capacitybuffer_status_condition_transition_seconds",
     "How long a condition of a CapacityBuffer had its last status when that changed.",
     ["type", "status"],
-    buckets=_POWERS,
+    buckets=_CONDITIONS,
 )
 USER_DATA_BYTES = Gauge(
     "karpenter_ec2nodeclasses_userdata_bytes",
@@ -565,7 +575,7 @@ CLOUD_SECONDS = Histogram(
     "karpenter_cloudprovider_duration_seconds",
     "Duration of calls to the cloud provider.",
     ["controller", "method", "provider"],
-    buckets=_DURATIONS,
+    buckets=_STEPS,
 )
 CLOUD_ERRORS = Counter(
     "karpenter_cloudprovider_errors_total",
@@ -647,7 +657,7 @@ INSTANCES_UNHEALTHY = Counter(
 INTERRUPTION_SECONDS = Histogram(
     "karpenter_interruption_message_queue_duration_seconds",
     "Time from the event until its message was received.",
-    buckets=_DURATIONS,
+    buckets=_STEPS,
 )
 OPEN_BREAKERS = Gauge(
     "tenon_nodepools_launches_held_back",

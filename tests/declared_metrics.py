@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from prometheus_client.metrics import MetricWrapperBase
+from collections.abc import Iterable
+
+from prometheus_client.metrics import Histogram, MetricWrapperBase
 
 from activities import metrics
 from cli.shadowing.metrics import ShadowMetrics
@@ -43,11 +45,21 @@ OF_TEMPORAL = {
 """The series of Temporal's client that dashboards use, as `tests/e2e/test_dashboards.py` scrapes them."""
 
 
+def bounds() -> dict[str, list[float]]:
+    """The upper bounds of the buckets of each histogram, by its name."""
+    declared_values = [value for values in vars(metrics).values() for value in _all(values)]
+    return {metric._name: metric._upper_bounds for metric in declared_values if isinstance(metric, Histogram)}
+
+
+def _all(value: object) -> Iterable[object]:
+    return value.values() if isinstance(value, dict) else [value]
+
+
 def declared() -> dict[str, tuple[str, tuple[str, ...]]]:
     """The type and the labels of each metric, by its name."""
     result: dict[str, tuple[str, tuple[str, ...]]] = {}
     for value in vars(metrics).values():
-        for metric in value.values() if isinstance(value, dict) else [value]:
+        for metric in _all(value):
             if isinstance(metric, metrics.TextGauge):
                 result[metric.name] = ("gauge", metric.labels)
             if isinstance(metric, metrics.TextSummary):
