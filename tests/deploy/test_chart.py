@@ -161,6 +161,13 @@ def test_n15_641_the_values_of_karpenter_1_15_mean_what_its_deployment_says() ->
         assert getattr(loaded.settings, field) == getattr(same, field)
 
 
+@pytest.mark.parametrize(("value", "ignored"), [("false", False), ("true", True), ("null", True)])
+def test_n15_456_a_false_value_reaches_the_worker_and_none_is_the_default(value: str, ignored: bool) -> None:
+    """Karpenter's template dropped ``ignoreDRARequests: false``."""
+    result = environment(rendered(*NAMED, "--set-json", f"settings.ignoreDRARequests={value}"))
+    assert load_all({}, result).settings.ignore_dra_requests is ignored
+
+
 def test_n15_641_a_gate_of_1_15_that_has_no_effect_is_named() -> None:
     loaded = load_all({}, environment(rendered(*NAMED, "--set", "settings.awsFeatureGates.draNVIDIAGPU=true")))
     assert loaded.settings.aws_feature_gates == AwsFeatureGates(dra_nvidia_gpu=True)

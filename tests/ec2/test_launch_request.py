@@ -190,6 +190,14 @@ def test_ars01_pods_with_nitro_enclaves_get_instances_that_may_have_them() -> No
     assert "EnclaveOptions" not in planned().templates[0].data
 
 
+def test_n15_333_pods_that_ask_for_nip_slots_switch_no_enclaves_on() -> None:
+    slots = {"eks.amazonaws.com/nip-slots": 2}
+    overlaid = [replace(instance_type("m6i.2xlarge"), capacity={"cpu": 8000, "pods": 9, **slots})]
+    requests = node_claim(requests={"cpu": "100m", "eks.amazonaws.com/nip-slots": "1"})
+    plan = plan_launch(requests, node_class(), CLUSTER, overlaid, FREE, 1)
+    assert [template.data.get("EnclaveOptions") for template in plan.templates] == [None]
+
+
 def test_claims_of_one_pool_share_templates() -> None:
     """AWS-090: nothing of a single claim or batch may reach the template."""
     launch_plan, two = planned(node_claim(name="default-1")), planned(node_claim(name="default-2"))

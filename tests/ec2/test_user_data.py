@@ -161,7 +161,7 @@ def test_al2023_passes_kubelet_settings_on() -> None:
 
 
 def test_al2_script() -> None:
-    """AWS-096: the user's script first, then bootstrap.sh with kubelet flags."""
+    """AWS-096, N15-348: the user's script first, then bootstrap.sh with kubelet flags, and the number of pods."""
     kubelet = {"systemReserved": {"memory": "1Gi", "cpu": "100m"}, "evictionHard": {"memory.available": "5%"}}
     result = parts(FAMILIES["AL2"].user_data(bootstrap(user_data="echo first", kubelet=kubelet, raid0=True)))
     assert [kind for kind, _ in result] == ["text/x-shellscript"] * 2
@@ -171,6 +171,7 @@ def test_al2_script() -> None:
         "--b64-cluster-ca Q0E=",
         "--dns-cluster-ip 10.100.0.10",
         "--local-disks raid0",
+        "--use-max-pods false",
         "--max-pods=29",
         "--system-reserved=cpu=100m,memory=1Gi",
         "--eviction-hard=memory.available<5%",
@@ -214,6 +215,13 @@ def test_n15_387_memory_that_a_user_keeps_for_the_memory_manager_stays() -> None
     settings = tomllib.loads(FAMILIES["Bottlerocket"].user_data(bootstrap(user_data=own)))["settings"]
     reserved = settings["kubernetes"]["memory-manager-reserved-memory"]
     assert reserved == {"0": {"enabled": True, "memory": "1Gi"}}
+
+
+def test_n15_349_bottlerocket_gets_soft_evictions() -> None:
+    soft, grace = {"memory.available": "500Mi"}, {"memory.available": "1m"}
+    kubelet = {"evictionSoft": soft, "evictionSoftGracePeriod": grace, "evictionMaxPodGracePeriod": 60}
+    settings = tomllib.loads(FAMILIES["Bottlerocket"].user_data(bootstrap(kubelet=kubelet)))["settings"]["kubernetes"]
+    assert (settings["eviction-soft"], settings["eviction-soft-grace-period"]) == (soft, grace)
 
 
 def test_bottlerocket_settings_win_over_the_users() -> None:

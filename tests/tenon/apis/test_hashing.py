@@ -132,6 +132,12 @@ def test_class_does_not_drift(edits: dict[str, Any]) -> None:
     assert class_hash(edits) == class_hash()
 
 
+def test_n15_454_how_a_class_shares_gpus_is_no_drift() -> None:
+    annotations = {"karpenter.k8s.aws/nvidia-consumable-capacity": "memory"}
+    written = EC2NodeClass.model_validate({**EC2NODECLASS, "metadata": {"name": "a", "annotations": annotations}})
+    assert ec2nodeclass_hash(written, "") == class_hash()
+
+
 def test_a_new_ca_bundle_is_drift() -> None:
     """EC-S10: kubelets that trust an old authority must be replaced."""
     assert class_hash(ca_bundle="x") != class_hash()
