@@ -38,6 +38,8 @@ WINDOWS: dict[str, float] = {
     EventReason.SCHEDULED_CHANGE_DELAYED: 900.0,
     EventReason.FAILED_SCHEDULING: 300.0,
     EventReason.NO_COMPATIBLE_INSTANCE_TYPES: 60.0,
+    EventReason.INVALID_DO_NOT_DISRUPT: 3600.0,
+    EventReason.INVALID_DISRUPTION_COST: 3600.0,
     EventReason.REBOOT_OBSERVED: 1800.0,
     EventReason.REBOOT_FAILED: 1800.0,
     EventReason.HELD_BY_FINALIZER: 3600.0,
@@ -54,6 +56,8 @@ INTERRUPTIONS = (10.0, 100.0)
 RATES: dict[str, tuple[float, float]] = {
     EventReason.NOMINATED: (5.0, 10.0),
     EventReason.UNCONSOLIDATABLE: (2.0, 40.0),
+    EventReason.INVALID_DO_NOT_DISRUPT: (1.0, 20.0),
+    EventReason.INVALID_DISRUPTION_COST: (1.0, 20.0),
     EventReason.CONSOLIDATION_MEASURED: (1.0, 20.0),
     **dict.fromkeys((event.reason for event in (*EVENTS_OF_NOTICES.values(), LEAVES)), INTERRUPTIONS),
 }

@@ -16,10 +16,9 @@ from activities.kubernetes.event_references import pod_reference
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import PODS
 from activities.node.nodes import Budgets
-from tenon.apis import labels
 from tenon.evolve import evolve
 from tenon.kube.event_reasons import EventReason
-from tenon.kube.protection import is_invalid_value
+from tenon.kube.pod_annotations import protection_mistake
 from tenon.kube.records import PodRecord
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
@@ -119,9 +118,8 @@ class Evictor:
             self._refused(pod, now, BlockedPods(pods=(pod.key,), why=why))
 
     async def _evict(self, pod: PodRecord, now: datetime) -> None:
-        if is_invalid_value(written := pod.do_not_disrupt):
-            text = f"annotation {labels.DO_NOT_DISRUPT}={written} is ignored: it must be true or a duration like 30m"
-            await self._recorder.publish(pod_reference(pod.pod), EventReason.INVALID_DO_NOT_DISRUPT, text)
+        if mistake := protection_mistake(pod):
+            await self._recorder.publish(pod_reference(pod.pod), EventReason.INVALID_DO_NOT_DISRUPT, mistake)
         answer = await self._kube.evict(pod.pod.namespace, pod.pod.name, uid=pod.uid)
         metrics.POD_EVICTIONS.labels(str(answer.code)).inc()
         if answer.outcome == "evicted":

@@ -140,6 +140,12 @@ class EventReason(StrEnum):
         "Pod",
         "the value of the annotation karpenter.sh/do-not-disrupt is neither true nor a duration, so it is ignored",
     )
+    INVALID_DISRUPTION_COST = (
+        "InvalidDisruptionCost",
+        "Warning",
+        "Pod",
+        "the annotation karpenter.sh/disruption-cost, or pod-deletion-cost, is no whole number, and counts as 0",
+    )
     AWAITING_VOLUME_DETACHMENT = (
         "AwaitingVolumeDetachment",
         "Normal",

@@ -5,6 +5,7 @@ Two records of an object are equal if their content is equal, regardless of the 
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -128,13 +129,13 @@ class PodRecord:
         ``deletion_costs_managed``: Tenon writes pod-deletion-cost itself, so that it is no wish of the pod's owner.
         """
         if self.disruption_cost is not None:
-            return _whole_number(self.disruption_cost)
+            return whole_number(self.disruption_cost) or 0
         return 0 if deletion_costs_managed else self.scale_in_cost
 
     @property
     def scale_in_cost(self) -> int:
         """What pod-deletion-cost says. Its ReplicaSet deletes the pods with the lowest one first."""
-        return _whole_number(self.deletion_cost or "")
+        return whole_number(self.deletion_cost or "") or 0
 
     @property
     def daemon(self) -> bool:
@@ -191,13 +192,12 @@ class PodRecord:
         return not self.deleting or self.owner_kind == STATEFULSET
 
 
-def _whole_number(text: str) -> int:
-    """Parse a whole number of 32 bits; 0 if the text is not one."""
-    try:
-        number = int(text)
-    except ValueError:
-        return 0
-    return number if -(2**31) <= number < 2**31 else 0
+def whole_number(text: str) -> int | None:
+    """Parse a whole number of 32 bits as Go does; None if the text is not one."""
+    if re.fullmatch(r"[+-]?[0-9]{1,20}", text) is None:
+        return None
+    number = int(text)
+    return number if -(2**31) <= number < 2**31 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ from worker.controllers.node.blocked_nodes import BlockedNodesController
 from worker.controllers.node.consistency import NodeClaimConsistencyController
 from worker.controllers.node.finalizer import NodeClaimFinalizerController
 from worker.controllers.node.not_ready_nodes import NotReadyNodeController
+from worker.controllers.node.pod_annotations import PodAnnotationsController
 from worker.controllers.node.pod_events import PodEventsController
 from worker.controllers.node.workflow_starts import NodeClaimWorkflowController
 from worker.controllers.nodeclass.account_commitments import AccountCommitmentsController
@@ -134,6 +135,7 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
             policy=planning.policy,
         ),
         PodEventsController(kube, cache),
+        PodAnnotationsController(clients.recorder, cache, deletion_costs_managed=gates.pod_deletion_cost_management),
         DisruptionFreezeController(kube, cache, view),
         FreezeCalendarController(kube, cache, view, Calendars(insecure=settings.insecure_calendars).read),
         NodeScheduleController(kube, cache, view, planning.room.rooms, capacity_buffers=gates.capacity_buffer),
