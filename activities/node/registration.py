@@ -73,12 +73,12 @@ async def register(
             return RegisterResult(reason="NodeClaimGone", message=f"NodeClaim {node_input.claim.name} is gone")
     name = match.node["metadata"]["name"]
     if registration(claim.body, match.node).unregistered_taint_missing:
-        await recorder.publish(
-            match.node,
-            EventReason.UNREGISTERED_TAINT_MISSING,
+        text = (
             f"Node {name} joined without the taint karpenter.sh/unregistered:NoExecute, so pods may have started "
-            "before Tenon added its labels and taints: add the taint to the kubelet's arguments in its user data",
+            "before Tenon added its labels and taints: add the taint to the kubelet's arguments in its user data"
         )
+        for subject in (claim.body, match.node):
+            await recorder.publish(subject, EventReason.UNREGISTERED_TAINT_MISSING, text)
     written = await change(
         kube,
         NODES,

@@ -110,7 +110,7 @@ class EventReason(StrEnum):
     UNREGISTERED_TAINT_MISSING = (
         "UnregisteredTaintMissing",
         "Warning",
-        "Node",
+        "NodeClaim, Node",
         "the Node joined without the taint karpenter.sh/unregistered, so pods may have started too early",
     )
     FAILED_CONSISTENCY_CHECK = (

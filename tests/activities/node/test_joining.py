@@ -49,7 +49,10 @@ async def test_a_node_without_the_unregistered_taint_is_registered_and_reported(
     """TNT-02, EVT-05."""
     world = joined()
     assert (await register(world.kube, world.recorder, WANTED, world.clock)).node_name == "node-1"
-    assert world.recorder.reasons() == ["UnregisteredTaintMissing"]
+    subjects = [("NodeClaim", REF.name), ("Node", "node-1")]
+    assert [event[:3] for event in world.recorder.events] == [
+        (*about, "UnregisteredTaintMissing") for about in subjects
+    ]
 
 
 async def test_aws112_a_partition_that_was_not_known_at_the_launch_is_read_back() -> None:
