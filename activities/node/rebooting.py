@@ -54,8 +54,6 @@ from tenon.node.reboot_record import drain_bound, has_ended, recorded_request
 
 log = loggers.NODECLAIM_LIFECYCLE
 
-"""Reasons of events on the NodeClaim (N15-561)."""
-
 
 async def fence(kube: Kube, fence_input: FenceInput) -> FenceResult:
     """Record the request unless the NodeClaim has it, and keep new pods away from the Node."""
