@@ -337,7 +337,7 @@ CONDITION_TRANSITION_SECONDS = {
     kind: Histogram(
         f"operator_{kind}_status_condition_transition_seconds",
         "How long a condition had its last status when that changed.",
-        ["type", "status", *CONDITION_LABELS[kind]],
+        ["type", "status", "to_status", *CONDITION_LABELS[kind]],
         buckets=_CONDITIONS,
     )
     for kind in ("nodeclaim", "nodepool", "node")
@@ -541,7 +541,7 @@ NODECLASS_TRANSITIONS = Counter(
 NODECLASS_TRANSITION_SECONDS = Histogram(
     "operator_ec2nodeclass_status_condition_transition_seconds",
     "How long a condition of an EC2NodeClass had its last status when that changed.",
-    ["type", "status"],
+    ["type", "status", "to_status"],
     buckets=_CONDITIONS,
 )
 BUFFER_TRANSITIONS = Counter(
@@ -552,7 +552,7 @@ BUFFER_TRANSITIONS = Counter(
 BUFFER_TRANSITION_SECONDS = Histogram(
     "operator_capacitybuffer_status_condition_transition_seconds",
     "How long a condition of a CapacityBuffer had its last status when that changed.",
-    ["type", "status"],
+    ["type", "status", "to_status"],
     buckets=_CONDITIONS,
 )
 USER_DATA_BYTES = Gauge(

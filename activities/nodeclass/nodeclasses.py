@@ -146,7 +146,7 @@ class NodeClassActivities:
             if old is None:
                 continue
             seconds = (new.last_transition_time - old.last_transition_time).total_seconds()
-            metrics.NODECLASS_TRANSITION_SECONDS.labels(old.type, old.status).observe(seconds)
+            metrics.NODECLASS_TRANSITION_SECONDS.labels(old.type, old.status, new.status).observe(seconds)
             why = f"{new.reason}: {new.message}" if new.message else new.reason
             await self._recorder.publish(
                 raw, ConditionEvent(new.type, "Normal"), f"{new.type} changed from {old.status} to {new.status}: {why}"

@@ -308,7 +308,8 @@ def test_met60_changes_of_conditions_are_counted() -> None:
     transitions = "status_condition_transitions_total"
     assert counted(transitions, type="Ready", status="Unknown", reason="Said") == 1.0
     assert counted(transitions, type="Ready", status="True", reason="Said") == 1.0
-    assert counted("status_condition_transition_seconds_sum", type="Ready", status="Unknown") == 40.0
+    change = {"type": "Ready", "status": "Unknown", "to_status": "True"}
+    assert counted("status_condition_transition_seconds_sum", **change) == 40.0
     assert counted("termination_duration_seconds_sum") == counted("termination_duration_seconds_count") * 60.0 > 0
 
 

@@ -77,7 +77,9 @@ class Transitions:
             transitions.labels(condition.type, condition.status, condition.reason, *own).inc()
             if old is not None:
                 histogram = metrics.CONDITION_TRANSITION_SECONDS[self._kind]
-                histogram.labels(old.type, old.status, *own).observe(max(0.0, condition.since - old.since))
+                histogram.labels(old.type, old.status, condition.status, *own).observe(
+                    max(0.0, condition.since - old.since)
+                )
 
 
 def conditions_of(record: ObjectRecord | NodeRecord) -> Iterator[Condition]:

@@ -256,7 +256,7 @@ class CapacityBufferController(Controller):
             metrics.BUFFER_TRANSITIONS.labels(new.type, new.status, new.reason).inc()
             if old is not None:
                 lasted = (new.last_transition_time - old.last_transition_time).total_seconds()
-                metrics.BUFFER_TRANSITION_SECONDS.labels(old.type, old.status).observe(lasted)
+                metrics.BUFFER_TRANSITION_SECONDS.labels(old.type, old.status, new.status).observe(lasted)
         reasons = condition_reasons(status.conditions)
         if reasons != condition_reasons(before):
             self._log.info(
