@@ -25,6 +25,8 @@ MAX_FAILURES = 1
 _ROUNDING = timedelta(seconds=2)
 """Times in NodeClaims are whole seconds."""
 _NO_FAULT_OF_ITS_SPEC = frozenset({Reason.INSUFFICIENT_CAPACITY.camel_case, Reason.NODECLASS_NOT_READY.camel_case})
+AWAITING = "AwaitingReconciliation"
+"""Karpenter's reason of a condition that nothing is known of yet."""
 _NOTHING_KNOWN = "No NodeClaim has registered since the NodePool or its EC2NodeClass changed"
 
 
@@ -110,6 +112,7 @@ def with_registration_health(
         NODE_REGISTRATION_HEALTHY,
         "True" if is_known else "Unknown",
         now=now,
+        reason=NODE_REGISTRATION_HEALTHY if is_known else AWAITING,
         message="" if is_known else _NOTHING_KNOWN,
         observed_generation=observed_generation,
     )

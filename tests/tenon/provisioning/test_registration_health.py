@@ -130,7 +130,8 @@ def test_ctl21_a_new_leader_says_the_same(status: ConditionStatus | None) -> Non
     )
     assert condition is not None
     assert condition.status == (status or "Unknown")
-    assert condition.reason == (BAD.reason if status == "False" else NODE_REGISTRATION_HEALTHY)
+    reasons = {"True": NODE_REGISTRATION_HEALTHY, "False": BAD.reason}
+    assert condition.reason == reasons.get(condition.status, "AwaitingReconciliation"), "as in Karpenter"
 
 
 @pytest.mark.parametrize(
