@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
+from prometheus_client import REGISTRY
 
 from activities.ec2.errors import EC2Error, ThrottledError, translated
 from tenon.ec2.refusals import errors
@@ -260,6 +261,15 @@ def test_translation(code: str, status: int, kind: type[EC2Error], retryable: bo
         raise ClientError(answer, "CreateFleet")
     assert caught.value.retryable is retryable
     assert str(caught.value) == f"{code}: CreateFleet: no"
+
+
+@pytest.mark.parametrize(("answer", "error"), [({"Code": "InvalidParameter"}, "InvalidParameter"), ({}, "unknown")])
+def test_n15_534_met39_a_failed_call_is_counted_with_its_code(answer: dict[str, str], error: str) -> None:
+    labels = {"controller": "", "method": "DescribeHosts", "provider": "aws", "error": error}
+    before = REGISTRY.get_sample_value("karpenter_cloudprovider_errors_total", labels) or 0.0
+    with pytest.raises(EC2Error), translated("DescribeHosts"):
+        raise ClientError({"Error": answer}, "DescribeHosts")  # type: ignore[typeddict-item]
+    assert REGISTRY.get_sample_value("karpenter_cloudprovider_errors_total", labels) == before + 1
 
 
 def test_no_connection_is_retryable() -> None:
