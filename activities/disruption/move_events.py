@@ -116,7 +116,8 @@ def _approvals(
     for verdict in decision.verdicts:
         if not verdict.approved:
             continue  # there are too many refusals
-        text = f"score {verdict.score:.2f} >= threshold {LEAST_SCORE:.2f}"
+        shares = f"savings {verdict.savings:.1%}, disruption {verdict.disruption:.1%}"
+        text = f"score {verdict.score:.2f} >= threshold {LEAST_SCORE:.2f} (k: {1 / LEAST_SCORE:.0f}, {shares})"
         node = nodes.get(verdict.claims[0]) if len(verdict.claims) == 1 else None
         if node is not None:
             yield from _events(about(node), EventReason.CONSOLIDATION_APPROVED, text)

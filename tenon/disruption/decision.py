@@ -104,6 +104,10 @@ class Verdict:
     score: float
     approved: bool
     """Whether the move is made: every Balanced NodePool with a node in it must approve it (DIS-44)."""
+    savings: float = 0.0
+    """Of a move that is made: what it saves, as a part of what the nodes of the NodePool cost."""
+    disruption: float = 0.0
+    """Of such a move: what it disrupts, as a part of what moving all pods of the NodePool would."""
 
 
 class Blocked(NamedTuple):

@@ -7,7 +7,7 @@ nodes (DIS-22): each node counts 1, and each of its pods about 1. How long the n
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 
 from tenon.disruption.cluster_model import ClusterModel
@@ -63,16 +63,39 @@ class Balance:
 
     def verdicts(self, moves: Iterable[tuple[Mapping[str, NodeDetail], float]]) -> tuple[Verdict, ...]:
         """Return what each pool said about these moves, which are made, and about those that were refused."""
-        new_scores = {tuple(sorted(leaving)): self.scores(leaving, saving) for leaving, saving in moves}
-        all_scores = {**self._refused, **new_scores}
-        return tuple(
-            Verdict(pool, claims, pool_scores, claims in new_scores)
-            for claims, scores in all_scores.items()
-            for pool, pool_scores in scores.items()
+        moves_by_claims = {tuple(sorted(leaving)): (leaving, saving) for leaving, saving in moves}
+        refused = {claims: scores for claims, scores in self._refused.items() if claims not in moves_by_claims}
+        return (
+            *(
+                Verdict(pool, claims, pool_score, approved=False)
+                for claims, scores in refused.items()
+                for pool, pool_score in scores.items()
+            ),
+            *(verdict for claims, move in moves_by_claims.items() for verdict in self._made(claims, *move)),
         )
 
+    def _made(self, claims: tuple[str, ...], leaving: Mapping[str, NodeDetail], saving: float) -> Iterator[Verdict]:
+        scores = self.scores(leaving, saving)
+        for pool, pool_saving, disruption in self._parts(leaving, saving):
+            whole, all_pods = self._cost[pool], self._disruption[pool]
+            yield Verdict(
+                pool,
+                claims,
+                scores[pool],
+                approved=True,
+                savings=pool_saving / whole if whole > 0 else 0.0,
+                disruption=disruption / all_pods if all_pods > 0 else 0.0,
+            )
+
     def scores(self, leaving: Mapping[str, NodeDetail], saving: float) -> dict[str, float]:
-        """Return the score for each Balanced pool of a move, by pool.
+        """Return the score for each Balanced pool of a move, by pool."""
+        return {
+            pool: score(pool_saving, disruption, self._cost[pool], self._disruption[pool])
+            for pool, pool_saving, disruption in self._parts(leaving, saving)
+        }
+
+    def _parts(self, leaving: Mapping[str, NodeDetail], saving: float) -> Iterator[tuple[str, float, float]]:
+        """Yield each Balanced pool of a move, what the move saves there, and what it disrupts there.
 
         If a move takes nodes of several pools, each gets the share of the savings that its nodes have in the cost
         (DIS-44).
@@ -84,16 +107,9 @@ class Balance:
             cost[pool] += detail.price
             disruption[pool] += detail.cost
         whole = sum(cost.values())
-        return {
-            pool: score(
-                saving * cost[pool] / whole if whole > 0 else 0.0,
-                disruption[pool],
-                self._cost[pool],
-                self._disruption[pool],
-            )
-            for pool in sorted(cost)
-            if pool in self._cost
-        }
+        for pool in sorted(cost):
+            if pool in self._cost:
+                yield pool, saving * cost[pool] / whole if whole > 0 else 0.0, disruption[pool]
 
 
 def approved(scores: Iterable[float]) -> bool:

@@ -68,14 +68,15 @@ async def test_evt02_a_node_bought_in_a_shortage_says_so_when_it_cannot_leave() 
 
 async def test_evt02_a_move_that_balanced_approved_says_its_score() -> None:
     verdicts = (
-        Verdict("default", ("a",), 0.8, approved=True),
-        Verdict("default", ("a", "b"), 2.0, approved=True),
+        Verdict("default", ("a",), 0.8, approved=True, savings=0.08, disruption=0.1),
+        Verdict("default", ("a", "b"), 2.0, approved=True, savings=0.5, disruption=0.25),
         Verdict("default", ("b",), 0.2, approved=False),
     )
+    of_node, of_pool = "(k: 2, savings 8.0%, disruption 10.0%)", "(k: 2, savings 50.0%, disruption 25.0%)"
     at = Setting("a", "b", methods=[scripted(verdicts=verdicts)])
     at.view.managed[0] = replace(at.view.managed[0], node="node-a")
     assert await events_of(at) == [
-        ("NodeClaim", "a", "ConsolidationApproved", "score 0.80 >= threshold 0.50"),
-        ("Node", "node-a", "ConsolidationApproved", "score 0.80 >= threshold 0.50"),
-        ("NodePool", "default", "ConsolidationApproved", "score 2.00 >= threshold 0.50"),
+        ("NodeClaim", "a", "ConsolidationApproved", f"score 0.80 >= threshold 0.50 {of_node}"),
+        ("Node", "node-a", "ConsolidationApproved", f"score 0.80 >= threshold 0.50 {of_node}"),
+        ("NodePool", "default", "ConsolidationApproved", f"score 2.00 >= threshold 0.50 {of_pool}"),
     ]

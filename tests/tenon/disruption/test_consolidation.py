@@ -281,4 +281,6 @@ def test_met35_dis42_what_balanced_says_of_moves() -> None:
     nodes["a"] = NodeSpec(type="m5.4xlarge", pods=[PodSpec(cpu="1")])
     decision = decided(situation(Cluster(pools=pools, nodes=nodes)))
     assert [(verdict.claims, verdict.approved) for verdict in decision.verdicts] == [(("a",), True)]
-    assert decision.verdicts[0].score >= 0.5
+    (verdict,) = decision.verdicts
+    assert verdict.score >= 0.5
+    assert verdict.savings / verdict.disruption == pytest.approx(verdict.score), "what the event says adds up"
