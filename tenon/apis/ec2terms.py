@@ -108,7 +108,7 @@ class AMISearch(ApiModel):
     tags: Tags = {}
     """Tags that the image carries."""
     name: Annotated[str, Field(min_length=1)] | None = None
-    """The name of the image; ``*`` stands for any text."""
+    """The name of the image, in which * stands for any text."""
     owner: Annotated[str, Field(min_length=1)] | None = None
     """The account, or account alias such as amazon, that owns the image."""
 
