@@ -36,11 +36,11 @@ _EXIT_CODES = """
 | 2 | it could not be done, or only in part: a sentence on standard error says why |
 | 130 | Ctrl-C |
 
-The answer is no if `doctor` finds a fault, if `sandbox status` or `sandbox worker status` is not ready, if nodes are not
-gone within `--timeout`, if `why` or `history NAME` knows nothing, if `replay` finds a worse decision, if `takeover` or
-`handback` went back, if `teardown` or `drain-node-group` left something, or if the demo does not see a step. Code 2 is
-for wrong arguments, unknown names, missing connections, manifests that `validate` or `convert` refuses, and nodes that
-refuse.
+The answer is no if `doctor` finds a fault, if `sandbox status` or `sandbox worker status` is not ready, if nodes are
+not gone within `--timeout`, if `why` or `history NAME` knows nothing, if `replay` finds a worse decision, if `takeover`
+or `handback` went back, if `teardown` or `drain-node-group` left something, or if the demo does not see a step. Code 2
+is for wrong arguments, unknown names, missing connections, manifests that `validate` or `convert` refuses, and nodes
+that refuse.
 
 Tables are as wide as the terminal. In a pipe or a file, no line is cut, and there are no colors. JSON and CSV only gain
 fields. `--cluster` names the cluster of a command that asks Temporal; without it, CLUSTER_NAME does, or the sandbox in
