@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from activities import loggers, metrics
-from tenon.disruption.deciding import Tell, tell_nothing
+from tenon.disruption.deciding import MethodReport, report_nothing
 from tenon.disruption.decision import Command, Decision
 from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.consolidation import nodes_within_consolidate_after
@@ -21,10 +21,10 @@ MAX_SCORE = 100.0
 
 
 @contextmanager
-def timed(method: Method) -> Iterator[Tell]:
+def timed(method: Method) -> Iterator[MethodReport]:
     """Measure how long a method's evaluation takes (MET-29)."""
     with metrics.EVALUATION_SECONDS.labels(method.reason.snake_case, method.consolidation_type).time():
-        yield tell_nothing
+        yield report_nothing
 
 
 def report(decision: Decision, methods: Sequence[Method]) -> None:

@@ -10,7 +10,7 @@ from uuid import uuid4
 from activities.disruption.decision_metrics import timed
 from activities.tracing import spans
 from activities.tracing.catalogue import Attribute, Operation, Phase
-from tenon.disruption.deciding import Tell
+from tenon.disruption.deciding import MethodReport
 from tenon.disruption.decision import Command, Decision
 from tenon.disruption.methods.base import Method
 from tenon.evolve import evolve
@@ -27,7 +27,7 @@ def search(step: Phase, at: datetime) -> AbstractContextManager[object]:
 
 
 @contextmanager
-def method_span(method: Method) -> Iterator[Tell]:
+def method_span(method: Method) -> Iterator[MethodReport]:
     """Measure and record one method of a pass."""
     about: spans.Attributes = {Attribute.METHOD: method.name, Attribute.REASON: method.reason.value}
     with timed(method), spans.phase(Phase.METHOD, about):

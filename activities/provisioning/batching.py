@@ -133,18 +133,18 @@ class Batcher:
         """What the workflow keeps for the next process."""
         return self._unused.kept()
 
-    def buys_again(self, pods: Iterable[Pod]) -> dict[str, PurchasePause]:
-        """By key, those of the pods in a plan's new nodes for which nothing is bought now.
+    def count_unused_nodes(self, pods: Iterable[Pod]) -> dict[str, PurchasePause]:
+        """Count the nodes that became ready without the pods of a plan's new nodes. Returns the pauses, by pod key.
 
-        Earlier nodes became ready without them.
+        Nothing is bought for these pods until their pause is over.
         """
-        return self._unused.buys_again(pods, self._now())
+        return self._unused.count_unused_nodes(pods, self._now())
 
-    def explained(self, group: str, refusal: str) -> None:
-        """Note why kube-scheduler does not place the pods of a group, for whoever asks the workflow."""
+    def record_scheduler_reason(self, group: str, refusal: str) -> None:
+        """Record why kube-scheduler does not place the pods of a group. The workflow answers queries with it."""
         self._unused.explained(group, refusal)
 
-    def told_of_pause(self, pods: Iterable[Pod]) -> None:
+    def record_pause_event(self, pods: Iterable[Pod]) -> None:
         """Record that these pods got an event about their pause. They come back when it ends."""
         now = self._now()
         for pod in pods:
@@ -152,7 +152,7 @@ class Batcher:
             if pause is not None and pause.until is not None:
                 self._outcomes[pod.uid] = PlanOutcome(pause.until, self._attempts(pod), None, pod=pod, paused=True)
 
-    def nominated(self, placements: Mapping[str, Iterable[Pod]], ready: Collection[str] = ()) -> None:
+    def record_nominated(self, placements: Mapping[str, Iterable[Pod]], ready: Collection[str] = ()) -> None:
         """Record pods that were planned onto nodes (by name) that exist or are starting. Skip the pods of buffers.
 
         ``ready``: the nodes that kube-scheduler can use now.
@@ -211,13 +211,13 @@ class Batcher:
         since = now - self._renewed_within
         return {a.node for a in self._outcomes.values() if a.node and since < a.again_at} | self._kept_nodes.keys()
 
-    def bought(self, uids: Iterable[str]) -> None:
+    def record_bought(self, uids: Iterable[str]) -> None:
         """Record that a NodeClaim was written for these pods. If it fails, they are planned again at once."""
         until = self._now() + BOUGHT_FOR
         for uid in uids:
             self._outcomes[uid] = PlanOutcome(until, 0, None)
 
-    def unschedulable(
+    def record_unschedulable(
         self, pods: Iterable[Pod], fingerprint: Fingerprint, offered_again: datetime | None = None
     ) -> None:
         """Record pods that fit nowhere. They are planned again when the first of these happens:
@@ -243,7 +243,7 @@ class Batcher:
         """Plan all pods again that fitted nowhere while EC2 refused offerings of which it launches instances again."""
         self._outcomes = {uid: outcome for uid, outcome in self._outcomes.items() if not outcome.in_shortage}
 
-    def postponed(self, pods: Iterable[tuple[Pod, tuple[str, str]]]) -> None:
+    def record_postponed(self, pods: Iterable[tuple[Pod, tuple[str, str]]]) -> None:
         """Record pods whose nodes wait until their NodePool, in a capacity type, has launched others."""
         now = self._now()
         for pod, subject in pods:
@@ -252,15 +252,15 @@ class Batcher:
             again_at = now + growing(FIRST_POSTPONED, attempts, MAX_POSTPONED)
             self._outcomes[pod.uid] = PlanOutcome(again_at, attempts, None, pod=pod, launches_after=subject)
 
-    def refused(self, pods: Iterable[Pod], pool: str) -> None:
+    def record_refused(self, pods: Iterable[Pod], pool: str) -> None:
         """Record that the API server refused this pool's NodeClaim for these pods.
 
         They are planned again when the pool or their own requirements change, or after a pause that grows with each
         attempt.
         """
-        self.engine_failed(pods, (pool, generations(self._view).get(pool)))
+        self.record_engine_failure(pods, (pool, generations(self._view).get(pool)))
 
-    def engine_failed(self, pods: Iterable[Pod], pool: tuple[str, int | None] | None = None) -> None:
+    def record_engine_failure(self, pods: Iterable[Pod], pool: tuple[str, int | None] | None = None) -> None:
         """Record that the engine failed on these pods.
 
         They are planned again when their requirements change, or after a pause that grows with each attempt. One of

@@ -50,7 +50,7 @@ class PauseReporter:
                 continue
             if pause.group not in refusals:
                 refusals[pause.group] = refusal = await self._refusal_of(pod)
-                self._batcher.explained(pause.group, refusal)
+                self._batcher.record_scheduler_reason(pause.group, refusal)
                 pool = next((pool for pool in self._view.node_pools() if pool.metadata.name == pause.pool), None)
                 if pool is not None:
                     message = pool_sentence(pause, pod.key, refusal)

@@ -111,7 +111,7 @@ class PlanDecider:
         spans.began(min((pod.created for pod in pods if pod.created), default=0.0))
         waiting_pods = [*pods, *self._buffers.pods()]
         problem, solved = await self._solver.solve(waiting_pods, overlaid, part, refused)
-        pauses = self._batcher.buys_again(pod for claim in solved.plan.claims for pod in claim.pods)
+        pauses = self._batcher.count_unused_nodes(pod for claim in solved.plan.claims for pod in claim.pods)
         waiting = [pod for pod in waiting_pods if pod.key in pauses]
         if waiting:  # rare, so the plan for the others is made from the start
             waiting_pods = [pod for pod in waiting_pods if pod.key not in pauses]

@@ -226,14 +226,14 @@ class Planner:
         due = (at for backoff in self._refusals.backoffs().values() for at in (backoff.probe_at, backoff.until))
         offered_again = min((*(at for at in due if at > now), *probes), default=None)
         unplaced = [by_key[key] for key in decision.plan.unschedulable if key not in decision.postponed]
-        self._batcher.unschedulable(unplaced, decision.fingerprint, offered_again)
-        self._batcher.postponed((by_key[key], subject) for key, subject in decision.postponed.items())
+        self._batcher.record_unschedulable(unplaced, decision.fingerprint, offered_again)
+        self._batcher.record_postponed((by_key[key], subject) for key, subject in decision.postponed.items())
         for pool, nodes in Counter(pool for pool, _ in decision.postponed.values()).items():
             metrics.LAUNCHES_POSTPONED.labels(pool).inc(nodes)
-        self._batcher.told_of_pause(by_key[key] for key in decision.paused)
-        self._batcher.engine_failed(by_key[key] for key in decision.failed)
-        self._batcher.nominated(decision.plan.placements, decision.ready)
-        self._batcher.bought(pod.uid for claim in written.claims for pod in claim.pods)
+        self._batcher.record_pause_event(by_key[key] for key in decision.paused)
+        self._batcher.record_engine_failure(by_key[key] for key in decision.failed)
+        self._batcher.record_nominated(decision.plan.placements, decision.ready)
+        self._batcher.record_bought(pod.uid for claim in written.claims for pod in claim.pods)
         for unwritten in written.unwritten:
             if unwritten.refusal is not None:  # claims with transient failures are planned in the next batch
-                self._batcher.refused(unwritten.planned.pods, unwritten.planned.pool)
+                self._batcher.record_refused(unwritten.planned.pods, unwritten.planned.pool)

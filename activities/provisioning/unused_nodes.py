@@ -69,7 +69,7 @@ class UnusedNodes:
         uids = {pod.uid for pod in self._waiting}
         self._groups = {uid: group for uid, group in self._groups.items() if uid in uids}
 
-    def buys_again(self, pods: Iterable[Pod], now: datetime) -> dict[str, PurchasePause]:
+    def count_unused_nodes(self, pods: Iterable[Pod], now: datetime) -> dict[str, PurchasePause]:
         """Count the unused nodes of pods for which a plan would buy once more, and return the pauses, by pod key.
 
         Only such a plan shows that a node was bought in vain. While a pod still fits on its new node, kube-scheduler

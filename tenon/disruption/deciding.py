@@ -25,26 +25,26 @@ from tenon.messages.disruption import PassCursor
 MAX_COMMANDS = 50
 """How many commands of one pass start. Each is validated on the whole cluster, and the next pass finds the others. By
 then, kube-scheduler has put pods of the first ones on nodes that should have left too, so the limit is not lower."""
-Tell = Callable[[int, Sequence[Command]], None]
-"""Hears from how many nodes a method could choose, and its commands."""
-Around = Callable[[Method], AbstractContextManager[Tell]]
+MethodReport = Callable[[int, Sequence[Command]], None]
+"""Receives the number of nodes from which a method could choose, and its commands."""
+MethodContext = Callable[[Method], AbstractContextManager[MethodReport]]
 """Returns a context in which a method is evaluated. Callers measure the time with it, because `tenon` has no clock."""
 
 
-def tell_nothing(_eligible_count: int, _commands: Sequence[Command]) -> None:
+def report_nothing(_eligible_count: int, _commands: Sequence[Command]) -> None:
     """For callers that need no figures of the methods."""
 
 
 @contextmanager
-def _nothing(_: Method) -> Iterator[Tell]:
-    yield tell_nothing
+def _nothing(_: Method) -> Iterator[MethodReport]:
+    yield report_nothing
 
 
 class IneligibleNodeError(TenonError):
     """A method named a node that may not be disrupted, or more nodes than the budgets allow."""
 
 
-def decide(situation: Situation, methods: Sequence[Method] = METHODS, around: Around = _nothing) -> Decision:
+def decide(situation: Situation, methods: Sequence[Method] = METHODS, context: MethodContext = _nothing) -> Decision:
     """Return the commands of all methods. If a method fails, the failure is reported and the others go on."""
     commands: list[Command] = []
     next_passes: list[datetime] = []
@@ -57,9 +57,9 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS, around: Ar
     is_cut = False
     for method in methods:
         try:
-            with around(method) as tell:
+            with context(method) as report:
                 proposal, eligible_count = _proposal(method, situation)
-                tell(eligible_count, proposal.commands)
+                report(eligible_count, proposal.commands)
         except Exception as error:  # a fault in one method must not stop the others
             failed[method.name] = error
             continue

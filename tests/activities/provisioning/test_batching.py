@@ -116,7 +116,7 @@ async def test_a_failed_claim_opens_the_next_batch_at_once() -> None:
     at = Setting()
     at.view.add(pod("a"))
     at.view.claim("default-x", "uid-a")
-    at.batcher.bought(["uid-a"])
+    at.batcher.record_bought(["uid-a"])
     asyncio.get_running_loop().call_later(40.0, at.view.without, "default-x")
     assert (await at.batcher.await_batch(QUESTION)).pods == 1
     assert at.seconds() == pytest.approx(41.0)
@@ -127,7 +127,7 @@ async def test_waiting_for_a_starting_node_is_no_polling() -> None:
     at = Setting()
     at.view.add(pod("a"))
     at.view.claim("default-x", "uid-a")
-    at.batcher.bought(["uid-a"])
+    at.batcher.record_bought(["uid-a"])
     await at.batcher.await_batch(QUESTION)
     assert at.view.waits <= 600 / 60 + 2
 
@@ -147,7 +147,7 @@ async def test_nominated_pods_are_asked_again_after_twenty_seconds() -> None:
     """SCH-018."""
     at = Setting()
     at.view.add(pod("a"))
-    at.batcher.nominated({"node-1": [pod("a")]})
+    at.batcher.record_nominated({"node-1": [pod("a")]})
     assert at.batcher.reserved() == {"node-1": [pod("a")]}
     assert (await at.batcher.await_batch(QUESTION)).pods == 1
     assert at.seconds() == pytest.approx(21.0)
@@ -157,7 +157,7 @@ async def test_a_promise_outlasts_the_longest_batch_that_renews_it() -> None:
     """DIS-10: or the node would count as empty between two plans."""
     at = Setting(Window(60.0, 60.0))
     at.view.add(pod("a"))
-    at.batcher.nominated({"node-1": [pod("a")]})
+    at.batcher.record_nominated({"node-1": [pod("a")]})
     await at.batcher.await_batch(QUESTION)
     assert at.seconds() == pytest.approx(80.0)
     assert at.batcher.nominated_nodes() == {"node-1"}
@@ -170,16 +170,16 @@ async def test_a_promise_outlasts_the_longest_batch_that_renews_it() -> None:
 async def test_a_new_answer_ends_a_promise() -> None:
     at = Setting()
     at.view.add(pod("a"), pod("b"))
-    at.batcher.nominated({"node-1": [pod("a"), pod("b")], "node-3": []})
-    at.batcher.nominated({"node-2": [pod("a")]})
-    at.batcher.bought(["uid-b"])
+    at.batcher.record_nominated({"node-1": [pod("a"), pod("b")], "node-3": []})
+    at.batcher.record_nominated({"node-2": [pod("a")]})
+    at.batcher.record_bought(["uid-b"])
     assert at.batcher.nominated_nodes() == {"node-2"}
 
 
 async def test_bought_pods_are_left_alone_until_the_cache_shows_their_claim() -> None:
     at = Setting()
     at.view.add(pod("a"))
-    at.batcher.bought(["uid-a"])
+    at.batcher.record_bought(["uid-a"])
     assert at.names() == []
     await asyncio.sleep(2.1)
     assert at.names() == ["a"]
@@ -190,7 +190,7 @@ async def test_unschedulable_pods_come_back_later_and_later() -> None:
     at.view.add(pod("a"))
     pauses = []
     for _ in range(8):
-        at.batcher.unschedulable([pod("a")], at.view.fingerprint())
+        at.batcher.record_unschedulable([pod("a")], at.view.fingerprint())
         before = at.seconds()
         await at.batcher.await_batch(QUESTION)
         pauses.append(at.seconds() - before - 1.0)
@@ -202,10 +202,10 @@ async def test_unschedulable_pods_come_back_when_an_offering_may_be_bought_again
     at = Setting()
     at.view.add(pod("a"))
     for _ in range(6):
-        at.batcher.unschedulable([pod("a")], at.view.fingerprint(), START + timedelta(seconds=25))
+        at.batcher.record_unschedulable([pod("a")], at.view.fingerprint(), START + timedelta(seconds=25))
     assert (await at.batcher.await_batch(QUESTION)).pods == 1
     assert at.seconds() == pytest.approx(26.0)
-    at.batcher.unschedulable([pod("a")], at.view.fingerprint(), at.now() + timedelta(seconds=1))
+    at.batcher.record_unschedulable([pod("a")], at.view.fingerprint(), at.now() + timedelta(seconds=1))
     await at.batcher.await_batch(QUESTION)
     assert at.seconds() == pytest.approx(26.0 + 10.0 + 1.0), "many refusals must not make it plan without pause"
 
@@ -215,7 +215,7 @@ async def test_unschedulable_pods_come_back_at_once_when_pools_change() -> None:
     at = Setting()
     at.view.add(pod("a"))
     for _ in range(6):
-        at.batcher.unschedulable([pod("a")], at.view.fingerprint())
+        at.batcher.record_unschedulable([pod("a")], at.view.fingerprint())
 
     def mended() -> None:
         at.view.pools = [node_pool(generation=2)]
@@ -232,7 +232,7 @@ async def test_unschedulable_pods_come_back_at_once_when_their_volumes_change() 
     lost = pod("a", unsupported="its volume claim default/a does not exist: create it")
     at.view.add(lost, pod("b"))
     for _ in range(6):
-        at.batcher.unschedulable([lost, pod("b")], at.view.fingerprint())
+        at.batcher.record_unschedulable([lost, pod("b")], at.view.fingerprint())
 
     def mended() -> None:
         at.view.pods = [pod("a"), pod("b")]
@@ -250,14 +250,14 @@ async def test_a_change_during_the_solve_is_not_missed() -> None:
     at.view.add(pod("a"))
     read = at.view.fingerprint()
     at.view.pools = [node_pool(generation=2)]
-    at.batcher.unschedulable([pod("a")], read)
+    at.batcher.record_unschedulable([pod("a")], read)
     assert at.names() == ["a"]
 
 
 async def test_what_was_said_of_a_pod_is_forgotten_once_it_no_longer_waits() -> None:
     at = Setting()
     at.view.add(pod("a"))
-    at.batcher.unschedulable([pod("a")], at.view.fingerprint())
+    at.batcher.record_unschedulable([pod("a")], at.view.fingerprint())
     at.view.pods.clear()
     assert at.names() == []
     at.view.add(pod("a"))
@@ -298,6 +298,6 @@ async def test_a_pod_that_waits_for_weeks_is_still_asked_for() -> None:
     view.existing = [node("n2")]
     for _ in range(200):
         assert len(batcher.undecided()) == 2
-        batcher.unschedulable(view.pods[:1], view.fingerprint())
-        batcher.nominated({"n2": view.pods[1:]})
+        batcher.record_unschedulable(view.pods[:1], view.fingerprint())
+        batcher.record_nominated({"n2": view.pods[1:]})
         now += timedelta(minutes=6)

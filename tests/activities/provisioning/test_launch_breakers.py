@@ -135,7 +135,7 @@ async def test_one_nodepool_of_a_refused_class_probes_for_all_of_them() -> None:
 async def test_pods_that_only_a_refused_class_serves_are_planned_again_when_a_probe_is_due() -> None:
     at = Setting(pod("a"))
     for _ in range(3):
-        at.batcher.unschedulable(at.view.pods, at.view.fingerprint())  # so that its own pause is long by now
+        at.batcher.record_unschedulable(at.view.pods, at.view.fingerprint())  # so that its own pause is long by now
     at.now = START + timedelta(minutes=1)
     late = OF_CLASS.model_copy(update={"next_probe_at": at.now + timedelta(seconds=15)})
     assert (await at.planner.plan(BATCH.model_copy(update={"breakers": [late]}))).claims == []

@@ -182,7 +182,7 @@ async def test_sch018_only_ready_nodes_that_a_batch_bought_count(batch: int, rea
     at = Buying(pod("a"))
     for name in ("one", "two"):
         at.view.claim(name, "uid-a", batch=batch, initialized_at=at.now if ready else None)
-    assert at.batcher.buys_again(at.view.pods) == {}
+    assert at.batcher.count_unused_nodes(at.view.pods) == {}
     assert at.kept() == []
 
 
@@ -302,7 +302,7 @@ async def test_sch018_pods_that_leave_their_node_do_not_count_nodes() -> None:
     """A drain may hold them for hours while the node that was bought for them is ready."""
     at = Buying(replace(pod("a"), node_name="old"))
     assert len(await at.buy()) == 1
-    assert at.batcher.buys_again(at.view.pods) == {}
+    assert at.batcher.count_unused_nodes(at.view.pods) == {}
     assert at.kept() == []
 
 
@@ -329,7 +329,7 @@ async def test_sch018_nodes_for_a_buffer_do_not_count() -> None:
     at = Buying(replace(pod("a"), buffer="default/spare"))
     for name in ("one", "two"):
         at.view.claim(name, "uid-a", batch=7, initialized_at=at.now)
-    assert at.batcher.buys_again(at.view.pods) == {}
+    assert at.batcher.count_unused_nodes(at.view.pods) == {}
     assert at.kept() == []
 
 
