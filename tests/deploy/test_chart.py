@@ -17,6 +17,7 @@ from tenon.provisioning.gates import AwsFeatureGates
 from tenon.resources import parse_quantity
 from tests.deploy import user_of_karpenter_1_15
 from tests.docs.recipes import written_files
+from worker.main import LEAVE_TIMEOUT, STOP_TIMEOUT
 from worker.settings import Settings, load_all
 from worker.settings.chart_names import OTHER_VALUE_NAMES, gate_value_name, value_name
 
@@ -464,10 +465,11 @@ def test_a_chart_with_worker_versioning_names_the_version_and_gives_its_runs_tim
     documents = rendered(*NAMED, *(argument for value in values for argument in ("--set", value)))
     assert environment(documents)["TEMPORAL_WORKER_BUILD_ID"] == "1.2.3-0123456789ab"
     assert environment(documents)["WORKER_VERSIONING"] == "Automatic"
-    assert pod(documents)["terminationGracePeriodSeconds"] == 300
     by_default = rendered(*NAMED)
     assert "TEMPORAL_WORKER_BUILD_ID" not in environment(by_default)
-    assert pod(by_default)["terminationGracePeriodSeconds"] == 60
+    grace = pod(by_default)["terminationGracePeriodSeconds"]
+    assert grace > STOP_TIMEOUT, "the rest is for stopping the probes and releasing the Lease"
+    assert pod(documents)["terminationGracePeriodSeconds"] == grace + LEAVE_TIMEOUT
 
 
 def test_a_chart_for_temporals_worker_controller_has_its_objects_with_the_pods_of_the_deployment() -> None:
