@@ -77,7 +77,7 @@ def percent(share: float) -> str:
     return f"{min(share, 9.99):.0%}"
 
 
-def price_text(price: float | None) -> str:
+def price_cell(price: float | None) -> str:
     """Return dollars an hour; '-' if the price is not known."""
     return "-" if price is None else f"{price:.4f}" if price < 100 else f"{price:.2f}"
 
@@ -135,7 +135,7 @@ COLUMNS = (
     Column("Cores", 45, lambda row, _: _cpu_text(row), is_figure=True),
     Column("GiB", 44, lambda row, _: _memory_text(row), is_figure=True),
     Column("Pods", 75, lambda row, _: str(row.pods), is_figure=True),
-    Column("$/h", 90, lambda row, _: price_text(row.price), is_figure=True),
+    Column("$/h", 90, lambda row, _: price_cell(row.price), is_figure=True),
     Column("Type", 85, lambda row, _: row.instance_type or "-", _capacity_style),
     Column("Capacity", 70, lambda row, _: row.capacity_type or "-", _capacity_style),
     Column("Zone", 60, lambda row, _: row.zone or "-", narrow=_short_zone),

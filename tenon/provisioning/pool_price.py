@@ -12,7 +12,7 @@ TOLERANCE = 0.01
 """Changes up to this share of the price are not written."""
 
 
-def price_text(before: str, price: float) -> str:
+def status_price(before: str, price: float) -> str:
     """Return the price in dollars an hour for the status.
 
     Args:

@@ -9,7 +9,6 @@ from enum import StrEnum
 from typing import Any
 
 from tenon.kube.timestamps import format_instant
-from tenon.money import per_hour
 
 MAX_LINES = 60
 """The most lines of a section: an answer is one page."""
@@ -84,11 +83,6 @@ def _shortened(lines: Sequence[Line]) -> list[Line]:
 def clock(at: datetime | None) -> str:
     """Format a time for people."""
     return at.strftime("%Y-%m-%d %H:%M:%S UTC") if at is not None else "an unknown time"
-
-
-def dollars(price: float) -> str:
-    """Format a price."""
-    return per_hour(price)
 
 
 def to_document(answer: Answer) -> dict[str, Any]:

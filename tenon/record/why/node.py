@@ -10,7 +10,7 @@ from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod_workload import workload_of
 from tenon.kube.timestamps import parse_instant
-from tenon.money import price_text
+from tenon.money import per_hour, price_text
 from tenon.node.leave_text import recorded
 from tenon.record.entries import (
     BlockedBy,
@@ -23,7 +23,7 @@ from tenon.record.entries import (
     RemovalEntry,
 )
 from tenon.record.removals import blocked_text
-from tenon.record.why.answer import Answer, Line, Source, clock, dollars, sections_of
+from tenon.record.why.answer import Answer, Line, Source, clock, sections_of
 from tenon.record.why.mentions import Departure
 from tenon.record.why.node_life import NodeSources, removal_text, why_removed
 from tenon.sentences import counted, first_few
@@ -146,13 +146,13 @@ class _Node:
             return
         claim, life = self._sources.claim, self._life
         if life is not None and life.instance:
-            price = f" at {dollars(life.price)}" if life.price else ""
+            price = f" at {per_hour(life.price)}" if life.price else ""
             text = f"EC2 launched {life.instance} ({life.offering}){price}, by workflow {life.workflow}"
             yield Line(text, Source.TEMPORAL, life.launched_at)
         elif self._removal is not None and self._removal.facts.instance:
             facts = self._removal.facts
             offering = f"{facts.instance_type}, {facts.zone}, {facts.capacity_type}"
-            text = f"EC2 launched {facts.instance} ({offering}) at {dollars(facts.price)}"
+            text = f"EC2 launched {facts.instance} ({offering}) at {per_hour(facts.price)}"
             yield Line(text, Source.RECORD, self._removal.launched_at)
         elif claim is not None and claim.instance_id:
             keys = (labels.INSTANCE_TYPE, labels.ZONE, labels.CAPACITY_TYPE)
@@ -278,7 +278,7 @@ def _purchase_lines(entry: PlanEntry | CommandEntry, purchase: Purchase) -> Iter
         yield Line(text, Source.RECORD, entry.at)
     lines = [line for line in purchase.why.splitlines() if line]
     if purchase.price and not any(line.startswith("planned price") for line in lines):
-        yield Line(f"planned as {purchase.instance_type} at {dollars(purchase.price)}", Source.RECORD, entry.at)
+        yield Line(f"planned as {purchase.instance_type} at {per_hour(purchase.price)}", Source.RECORD, entry.at)
     own_pods = f"{counted(purchase.pod_count, 'pod')}: "  # the line that the pods above make superfluous
     yield from (Line(line, Source.RECORD, entry.at) for line in lines if not line.startswith(own_pods))
 
@@ -291,7 +291,7 @@ def _explanation(lines: Iterable[str], actor: str, source: Source, at: datetime 
 
 def _launch_text(entry: LaunchEntry) -> str:
     facts = entry.facts
-    price = f" at {dollars(facts.price)}" if facts.price else ""
+    price = f" at {per_hour(facts.price)}" if facts.price else ""
     text = f"EC2 launched {facts.instance} ({facts.instance_type}, {facts.zone}, {facts.capacity_type}){price}"
     if entry.offered:
         text += f", chosen from {counted(entry.offered, 'offering')}"
@@ -310,7 +310,7 @@ def _timeline_line(line: str) -> Line:
 
 def _command_lines(command: CommandEntry, end: CommandEndEntry | None, claim: str) -> Iterator[Line]:
     nodes = counted(len(command.candidates), "node")
-    saving = f", to save {dollars(command.predicted)}" if command.predicted else ""
+    saving = f", to save {per_hour(command.predicted)}" if command.predicted else ""
     text = f"command {command.command} decided to {command.decision or 'remove'} {nodes}: {command.reason}{saving}"
     yield Line(text, Source.RECORD, command.at)
     yield from (Line(line, Source.RECORD, command.at) for line in command.why.splitlines() if line)
@@ -325,12 +325,12 @@ def _command_lines(command: CommandEntry, end: CommandEndEntry | None, claim: st
     elif claim in end.refused:
         yield Line(f"the node stayed: {end.refused[claim]}", Source.RECORD, end.at)
     elif end.reached is not None:
-        predicted = f", and {dollars(end.predicted)} was predicted" if end.predicted is not None else ""
-        yield Line(f"the command saves {dollars(end.reached)}{predicted}", Source.RECORD, end.at)
+        predicted = f", and {per_hour(end.predicted)} was predicted" if end.predicted is not None else ""
+        yield Line(f"the command saves {per_hour(end.reached)}{predicted}", Source.RECORD, end.at)
 
 
 def _created(purchase: Purchase) -> str:
-    price = f" at {dollars(purchase.price)}" if purchase.price else ""
+    price = f" at {per_hour(purchase.price)}" if purchase.price else ""
     pods = counted(purchase.pod_count, "pod") + (f": {first_few(purchase.pods, 3)}" if purchase.pods else "")
     return f"{purchase.claim} ({purchase.instance_type}{price}) for {pods}"
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from tenon.kube.pool_reasons import NoPlace
+from tenon.money import per_hour
 from tenon.record.entries import CommandEntry, Entry, PlanEntry
-from tenon.record.why.answer import Answer, Line, Source, clock, dollars, sections_of
+from tenon.record.why.answer import Answer, Line, Source, clock, sections_of
 from tenon.record.why.mentions import mentions_pod
 from tenon.record.why.node_life import NodeEvent, NodeLife
 from tenon.scheduling.explanation.waiting import WaitsFor, beginning, explain_command
@@ -200,7 +201,7 @@ def _plan_lines(entry: Entry, key: str) -> Iterator[Line]:
     if isinstance(entry, PlanEntry):
         for purchase in entry.purchases:
             if key in purchase.pods:
-                node = f"{purchase.instance_type} of NodePool {purchase.pool} at {dollars(purchase.price)}"
+                node = f"{purchase.instance_type} of NodePool {purchase.pool} at {per_hour(purchase.price)}"
                 text = f"batch {entry.batch} created NodeClaim {purchase.claim} for it: {node}"
                 yield Line(text, Source.RECORD, entry.at)
         for node, pods in entry.on_existing.items():

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tenon.money import price_text
+from tenon.money import per_hour, price_text
 from tenon.record.entries import CommandEntry, Entry, LaunchEntry, PlanEntry, RefusalEntry, RemovalEntry
-from tenon.record.why.answer import Answer, Line, Source, dollars, sections_of
+from tenon.record.why.answer import Answer, Line, Source, sections_of
 from tenon.record.why.node_life import NodeEvent
 from tenon.sentences import counted, first_few, shortened
 
@@ -82,7 +82,7 @@ def _created(entries: Sequence[Entry], pool: str) -> Iterator[Line]:
             if purchase.pool == pool:
                 pods = f"{counted(purchase.pod_count, 'pod')}"
                 pods += f" ({first_few(purchase.pods, 3)})" if purchase.pods else ""
-                node = f"{purchase.claim}, {purchase.instance_type} at {dollars(purchase.price)}"
+                node = f"{purchase.claim}, {purchase.instance_type} at {per_hour(purchase.price)}"
                 if purchase.claim in instances:
                     end = f"; EC2 launched {instances[purchase.claim]}"
                 else:
@@ -132,6 +132,6 @@ def _commands(entries: Sequence[Entry], pool: str) -> Iterator[Line]:
     commands = [entry for entry in entries if isinstance(entry, CommandEntry)]
     for entry in commands[-MAX_NAMED:]:
         nodes = [item.node or item.claim for item in entry.candidates if item.pool == pool]
-        saving = f", to save {dollars(entry.predicted)}" if entry.predicted else ""
+        saving = f", to save {per_hour(entry.predicted)}" if entry.predicted else ""
         text = f"command {entry.command}: {entry.decision or 'remove'} {first_few(nodes, 3)}, {entry.reason}{saving}"
         yield Line(text, Source.RECORD, entry.at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenon.provisioning.pool_price import price_text
+from tenon.provisioning.pool_price import status_price
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ from tenon.provisioning.pool_price import price_text
     ],
 )
 def test_a_price_changes_by_more_than_one_percent(before: str, price: float, after: str) -> None:
-    assert price_text(before, price) == after
+    assert status_price(before, price) == after

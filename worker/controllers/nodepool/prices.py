@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from tenon.provisioning.pool_price import price_text
+from tenon.provisioning.pool_price import status_price
 
 
 class PoolPrices:
@@ -31,7 +31,7 @@ class PoolPrices:
         if self._prices is None:
             return None
         before = present or self._written.get(pool, "")
-        text = price_text(before, self._prices.get(pool, 0.0))
+        text = status_price(before, self._prices.get(pool, 0.0))
         return None if text == before else text
 
     def wrote(self, pool: str, text: str) -> None:
