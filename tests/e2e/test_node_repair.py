@@ -5,6 +5,7 @@ The worker of these tests takes faults for as old as their conditions say, altho
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -116,7 +117,11 @@ async def test_n15_125_an_operator_keeps_repair_away_and_lets_it_go_on(make_pool
     name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
     await pool.annotate_node(node, "karpenter.sh/do-not-repair", "true")
     report(sandbox, node, "StorageReady")
-    await pool.seen(name, "DisruptionBlocked", "StorageReady is False", "karpenter.sh/do-not-repair")
+    words = ("StorageReady is False", "karpenter.sh/do-not-repair")
+    await pool.seen(name, "DisruptionBlocked", *words)
+    await pool.seen(node, "DisruptionBlocked", *words)
+    shown = await asyncio.to_thread(sandbox.kubectl, "describe", "node", node)
+    assert any("DisruptionBlocked" in line and words[0] in line for line in shown.splitlines()), "by the Node's UID"
     assert not any(leaving(claim) for claim in await pool.claims())
     await pool.annotate_node(node, "karpenter.sh/do-not-repair", None)
     await pool.gone(name)
