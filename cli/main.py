@@ -19,7 +19,6 @@ from cli import completion
 from cli.application import Group, create_app
 from cli.commands import COMMANDS, module_of
 from cli.missing_extra import missing, stand_in
-from cli.quick_dataclasses import compile_on_demand
 from tenon import __version__
 
 _UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE}
@@ -118,7 +117,6 @@ def main() -> None:
     gc.set_threshold(*GC_THRESHOLDS)
     for name, value in QUICK.items():
         os.environ.setdefault(name, value)
-    compile_on_demand()
     open_what_is_closed()
     try:
         with report_unwritable_output():
