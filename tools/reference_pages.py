@@ -19,6 +19,7 @@ from tenon.apis.base import RULES_KEY
 from tenon.apis.crd import custom_resource_definitions
 from tenon.kube import pool_reasons
 from tenon.kube.event_reasons import EventReason
+from tenon.messages.explanation import Explanation
 from tenon.provisioning.gates import AWS_GATES, MEANINGS
 from tenon.record import entries
 from tools.command_page import COMMANDS, commands_page
@@ -107,6 +108,7 @@ the record goes and how to read it.
 
 _RECORD_PARTS: dict[type, str] = {
     entries.Purchase: "purchase",
+    Explanation: "explanation",
     pool_reasons.NoPlace: "reason",
     pool_reasons.Clause: "clause",
     pool_reasons.Obstacle: "obstacle",
@@ -216,7 +218,7 @@ def _record_type(annotation: str) -> str:
             return f"map of {title}s" if is_map else f"list of {title}s" if _is_list(annotation) else title
     if annotation.startswith("dict"):
         return "map of lists" if "list[" in annotation else "map"
-    if annotation.startswith("list"):
+    if _is_list(annotation):
         return "list of texts"
     for name, word in (("datetime", "time"), ("float", "number"), ("bool", "true or false"), ("int", "whole number")):
         if name in annotation:

@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import partial
 
 from activities.disruption.supply import Supply
+from tenon.apis.reasons import camel_case
 from tenon.apis.shortage_price import price_factor, shortage_annotation
 from tenon.disruption.commands.command_messages import arrivals_of, new_command_id, pods_sent, to_message
 from tenon.disruption.decision import Command
@@ -14,6 +15,8 @@ from tenon.disruption.situation import Situation
 from tenon.ec2.refusals.unavailable import next_attempt_of
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.disruption import DisruptionCommand, Replacement
+from tenon.messages.explanation import Explanation
+from tenon.node.leave_text import command_text
 from tenon.provisioning.claims import name_after, replacement_claim_body
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import PlannedClaim
@@ -55,7 +58,8 @@ class MoveMessages:
     def _replacement(self, command: Command, number: int, planned: PlannedClaim, ident: str) -> Replacement:
         name = name_after(planned.pool, f"{ident}/{number}")
         pool, overlaid = self._supply.of(command, planned)
-        why = "\n".join(command.explanation)
+        occasion = f"{command_text(ident)} ({camel_case(command.reason)})"
+        why = Explanation(occasion=occasion, others=command.explanation)
         body = replacement_claim_body(planned, pool, name, ident, command.reason, why)
         factor, usual_price = price_factor(pool.metadata.annotations), self._winners.usual_price(planned)
         body["metadata"]["annotations"] |= overlaid.overlay_annotations(planned.pool, planned.instance_types)

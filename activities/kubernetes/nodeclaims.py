@@ -23,11 +23,11 @@ from tenon.kube.claim_record import ClaimRecord, instance_id_of
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
 from tenon.messages.base import ClaimRef, ErrorType
+from tenon.messages.explanation import Explanation
 from tenon.messages.launch import ClaimView, Instance
 from tenon.node import consistency, leave_text
 from tenon.node.reboot_record import recorded_request
 from tenon.node.release import with_finalizer
-from tenon.provisioning.purchase import bounded_lines
 from tenon.resources import Resources, format_resources
 
 Clock = Callable[[], datetime]
@@ -92,6 +92,7 @@ def _conditions(claim: Object) -> list[Condition]:
 
 def view_of(claim: ClaimRecord) -> ClaimView:
     """The workflow's view of a NodeClaim."""
+    explanation = Explanation.of(claim.annotations.get(labels.EXPLANATION, ""))
     return ClaimView(
         exists=True,
         deleting=claim.deleting,
@@ -108,7 +109,8 @@ def view_of(claim: ClaimRecord) -> ClaimView:
         reboot=recorded_request(claim),
         reboots=claim.reboots,
         planned_pods=len(claim.planned_pods),
-        explanation=bounded_lines(claim.annotations.get(labels.EXPLANATION) or ""),
+        explanation=list(explanation.lines),
+        bought_for=explanation.purpose,
     )
 
 

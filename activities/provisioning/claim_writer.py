@@ -30,6 +30,7 @@ from tenon.apis.shortage_price import price_factor, shortage_annotation
 from tenon.kube import object_json
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pool_reasons import NoPlace, Obstacle, ObstacleKind
+from tenon.messages.explanation import Explanation
 from tenon.provisioning import launch_groups
 from tenon.provisioning.claims import claim_body, claim_name
 from tenon.provisioning.overlays import Overlaid
@@ -112,7 +113,7 @@ async def write_claims(
     pools: Mapping[str, NodePool],
     batch: int,
     overlaid: Overlaid | None = None,
-    explanations: Sequence[str] = (),
+    explanations: Sequence[Explanation] = (),
     unavailable: Sequence[Collection[OfferingKey]] = (),
     usual_prices: Sequence[float | None] = (),
     *,
@@ -142,7 +143,7 @@ async def write_claims(
         _claim_write(planned, pools[planned.pool], batch, n, overlaid) for n, planned in enumerate(plan.claims)
     ]
     for claim_write, why in zip(claim_writes, explanations, strict=False):
-        claim_write.body["metadata"]["annotations"][labels.EXPLANATION] = why
+        claim_write.body["metadata"]["annotations"][labels.EXPLANATION] = why.annotation()
     for claim_write, offerings in zip(claim_writes, unavailable, strict=False):
         named_offerings = unavailable_annotation(claim_write.planned.instance_types, offerings)
         if named_offerings or names_none:

@@ -32,6 +32,7 @@ from tenon.ec2.refusals.unavailable import next_attempt_of
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.kube.pool_reasons import Obstacle, ObstacleKind
+from tenon.messages.explanation import Explanation
 from tenon.messages.provisioning import ShortageWait
 from tenon.node.launch_breaker import sentence
 from tenon.provisioning.launch_breakers import next_probe, only_probes, pools_for_plans, probed, without_held_types
@@ -235,7 +236,9 @@ def _with_probes(plan: Plan, probes: Probes) -> Plan:
     return replace(plan, claims=(*plan.claims, *probes.claims), unschedulable=unschedulable)
 
 
-def _explained(plan: Plan, winners: TypeChoiceExplainer, probes: Probes) -> tuple[list[str], list[float | None]]:
+def _explained(
+    plan: Plan, winners: TypeChoiceExplainer, probes: Probes
+) -> tuple[list[Explanation], list[float | None]]:
     """For each NodeClaim, why it is bought, and what the cheapest refused offering costs. Probes come last."""
     ordinary = [claim for claim in plan.claims if not probes.include(claim)]
     probing = plan.claims[len(ordinary) :]

@@ -15,6 +15,7 @@ from tenon.apis.shortage_price import is_far_dearer, price_factor
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.kube.pool_reasons import NoPlace
+from tenon.messages.explanation import Explanation
 from tenon.messages.provisioning import ShortageWait
 from tenon.provisioning.overlays import Overlaid
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
@@ -40,7 +41,7 @@ class PlanDecision:
     """The plan is what the engine said, and no node was held back."""
     in_flight: frozenset[str] = frozenset()
     """The names of NodeClaims that have no Node yet."""
-    explanations: Sequence[str] = ()
+    explanations: Sequence[Explanation] = ()
     """For each NodeClaim of the plan, why it is bought."""
     usual_prices: Sequence[float | None] = ()
     """For each NodeClaim of the plan, what the cheapest refused offering costs that would do; None if none."""

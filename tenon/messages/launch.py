@@ -124,6 +124,8 @@ class ClaimView(Message):
     """How many pods the claim was bought for."""
     explanation: list[str] = Field(default_factory=list)
     """Why the claim was bought, in lines."""
+    bought_for: str = ""
+    """What it was bought for, in a clause."""
     reboot: RebootRequest | None = None
     """The reboot that the claim records."""
     reboots: tuple[datetime, ...] = ()

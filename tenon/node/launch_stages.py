@@ -38,6 +38,7 @@ def prepared(state: NodeState, event: PrepareLaunchResult, now: datetime) -> Nod
         keep_until=view.keep_until or state.keep_until,
         planned_pods=view.planned_pods,
         explanation=tuple(view.explanation),
+        bought_for=view.bought_for,
         initialization_timeout_seconds=view.initialization_timeout_seconds,
     )
     if view.instance is not None:

@@ -69,8 +69,9 @@ def first_input(claim: ClaimRef, pool: str, origin: str = "") -> NodeClaimInput:
 
 def next_input(begin: NodeClaimInput, state: NodeState) -> NodeClaimInput:
     """Return the input of the next run: how the node is now, and why it was bought or leaves."""
-    why = " ".join(state.explanation[:1])
-    why = f"It was {'bought' if state.instance else 'created'} for {why}" if why else begin.why
+    why = begin.why
+    if state.bought_for:
+        why = f"It was {'bought' if state.instance else 'created'} for {state.bought_for}"
     if state.leave is not None:
         why = f"It leaves because of {removal_on_page(state.leave, state.claim.cluster)}"
     return evolve(begin, headline=_sentence(headline(state)), why=_sentence(why), state=state)

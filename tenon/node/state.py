@@ -201,6 +201,8 @@ class NodeState(Message):
     """The Node has the disruption taint although it stays. The next step removes the taint."""
     explanation: tuple[str, ...] = ()
     """Why the node was bought, in lines."""
+    bought_for: str = ""
+    """What it was bought for, in a clause."""
     running_pods: int | None = None
     """How many pods ran on the node after its planned pods were bound, including other pods; None if unknown."""
     expired: bool = False

@@ -20,6 +20,7 @@ from tenon.apis.warm import FILLING
 from tenon.ec2.families.own_kubelet import own_kubelet
 from tenon.kube.planned_pods import format_planned_pods, format_pod_groups
 from tenon.kube.pod import Pod
+from tenon.messages.explanation import Explanation
 from tenon.provisioning.pools import instance_type_requirement, template_labels
 from tenon.resources import Resources, format_resources, parse_resources, total
 from tenon.scheduling.hourly_cost import COSTS
@@ -56,7 +57,7 @@ def claim_body(planned: PlannedClaim, pool: NodePool, *, batch: int, ordinal: in
 
 
 def replacement_claim_body(
-    planned: PlannedClaim, pool: NodePool, name: str, command: str, reason: Reason, explanation: str
+    planned: PlannedClaim, pool: NodePool, name: str, command: str, reason: Reason, explanation: Explanation
 ) -> dict[str, Any]:
     """Build the NodeClaim of a node that comes in place of others.
 
@@ -66,18 +67,18 @@ def replacement_claim_body(
         name: its name.
         command: the ID of the disruption command.
         reason: the reason of that command.
-        explanation: why the command is carried out, in lines.
+        explanation: why the command is carried out.
     """
     body = _body_for_pods(planned, pool, name) if planned.pods else static_claim_body(planned, pool, name)
     body["metadata"]["annotations"] |= {
         labels.REPLACEMENT_FOR: command,
         labels.CREATED_FOR: reason,
-        labels.EXPLANATION: explanation,
+        labels.EXPLANATION: explanation.annotation(),
     }
     return body
 
 
-def warm_claim_body(planned: PlannedClaim, pool: NodePool, name: str, explanation: str) -> dict[str, Any]:
+def warm_claim_body(planned: PlannedClaim, pool: NodePool, name: str, explanation: Explanation) -> dict[str, Any]:
     """Build the NodeClaim of a node that is stopped once it is initialized. Its taint keeps pods away until then."""
     body = static_claim_body(planned, pool, name)
     key, effect = labels.WARM_TAINT
@@ -85,7 +86,7 @@ def warm_claim_body(planned: PlannedClaim, pool: NodePool, name: str, explanatio
     body["metadata"]["annotations"] |= {
         labels.WARM: FILLING,
         labels.LARGEST_CAPACITY: _as_json(planned.largest),
-        labels.EXPLANATION: explanation,
+        labels.EXPLANATION: explanation.annotation(),
     }
     return body
 

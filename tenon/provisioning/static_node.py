@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tenon.apis.nodepool import NodePool
 from tenon.kube.pod import Pod
+from tenon.messages.explanation import Explanation
 from tenon.provisioning.cost_limits import Purchase, with_cost_limits
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pools import scheduling_pool
@@ -24,8 +25,8 @@ def static_node(
     policy: PlanPolicy,
     purchases: Sequence[Purchase] = (),
     count: int = 1,
-) -> tuple[PlannedClaim, str]:
-    """Return a node of the pool, without pods, and the lines that say why its NodeClaims are bought.
+) -> tuple[PlannedClaim, Explanation]:
+    """Return a node of the pool, without pods, and why its NodeClaims are bought.
 
     Args:
         pool: the static pool. Its other limits than those on costs are ignored: they only bound the number of nodes.
@@ -56,8 +57,8 @@ def static_node(
 
 
 def affordable_nodes(
-    node: Callable[[int], tuple[PlannedClaim, str]], missing_nodes: int, *, limits_cost: bool
-) -> tuple[PlannedClaim, str, int]:
+    node: Callable[[int], tuple[PlannedClaim, Explanation]], missing_nodes: int, *, limits_cost: bool
+) -> tuple[PlannedClaim, Explanation, int]:
     """Return a node of a static pool, why it is bought, and how many of it: half as many as are missing, or a quarter
     and so on, if limits on costs do not allow all.
 

@@ -21,6 +21,7 @@ from tenon.apis.warm import FILLING, STARTING, STOPPED, is_unreadable, warm_coun
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
+from tenon.messages.explanation import Explanation
 from tenon.provisioning.cost_limits import Purchase, with_cost_limits
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pools import is_available, scheduling_pool
@@ -148,8 +149,8 @@ def warm_node(
     namespaces: Mapping[str, Mapping[str, str]],
     policy: PlanPolicy,
     purchases: Sequence[Purchase] = (),
-) -> tuple[PlannedClaim, str]:
-    """Return a warm node of the pool, without pods, and the lines that say why it is bought.
+) -> tuple[PlannedClaim, Explanation]:
+    """Return a warm node of the pool, without pods, and why it is bought.
 
     It is an on-demand node within the pool's limits: EC2 does not keep a stopped spot instance for its owner. It counts
     at its full price also while it is stopped, so that it may start whenever pods need it. ``purchases`` are what was

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from tenon.kube.pool_reasons import NoPlace
+from tenon.messages.explanation import Explanation
 
 MAX_LISTED = 1000
 """The most pods, nodes or reasons that one list of an entry names. The counts beside it are complete."""
@@ -74,8 +75,8 @@ class Purchase(_Part):
     """The pods that it is created for, as ``namespace/name``."""
     pod_count: int = 0
     """How many pods it is created for."""
-    why: Text = ""
-    """Why this type, and which alternatives were rejected."""
+    why: Explanation = Explanation()
+    """Why it is bought, and why this type, besides its pods and its price."""
 
 
 class PlanEntry(_Entry):
@@ -229,7 +230,7 @@ class LaunchEntry(_Entry):
     """How many offerings the request named."""
     attempt: int = 1
     """The number of the attempt that succeeded."""
-    why: Text = ""
+    why: Explanation = Explanation()
     """Why the NodeClaim was bought."""
 
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 from tenon.kube.timestamps import format_instant
+from tenon.messages.explanation import Explanation
 from tenon.money import per_hour, price_text
 from tenon.record.entries import (
     CommandEndEntry,
@@ -132,15 +133,9 @@ def _teardown(entry: TeardownEntry) -> str:
     return f"the cluster was torn down: ended {counts or 'nothing'}{rest}"
 
 
-_CHOSEN = ("the cheapest of", "the only type that")
-"""What `TypeChoiceExplainer` says of a type."""
-
-
-def _choice(explanation: str) -> str:
-    """The line that says why an instance type was chosen: the last but one of what a NodeClaim says, or the first."""
-    lines = explanation.splitlines()
-    choice = (line for line in lines if any(words in line for words in _CHOSEN))
-    return next(choice, lines[0] if lines else "")
+def _choice(explanation: Explanation) -> str:
+    """Why an instance type was chosen, or what the node is bought for, if the first is not explained."""
+    return explanation.choice or explanation.purpose
 
 
 def _of_pod(entry: PlanEntry, name: str) -> str:

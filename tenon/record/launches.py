@@ -8,6 +8,7 @@ from datetime import datetime
 from tenon.apis import labels
 from tenon.apis.reasons import Reason, camel_case
 from tenon.kube.claim_record import ClaimRecord
+from tenon.messages.explanation import Explanation
 from tenon.messages.launch import Instance, LaunchRequest, PrepareLaunchResult
 from tenon.messages.offerings import OfferingRef
 from tenon.node.leave_text import command_text
@@ -50,7 +51,7 @@ def launch_entry(
         image=instance.image_id,
         offered=sum(len(template.overrides) for template in templates),
         attempt=max(1, attempt),
-        why=shortened(claim.annotations.get(labels.EXPLANATION, ""), MAX_TEXT),
+        why=Explanation.of(claim.annotations.get(labels.EXPLANATION, "")),
     )
 
 

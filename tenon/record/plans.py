@@ -7,6 +7,7 @@ from datetime import datetime
 from itertools import islice
 
 from tenon.kube.pod import Pod
+from tenon.messages.explanation import Explanation
 from tenon.record.entries import MAX_LISTED, PlanEntry, Purchase
 from tenon.record.origin import Origin
 from tenon.record.room import Room
@@ -20,7 +21,7 @@ def plan_entry(
     *,
     batch: int,
     claims: Sequence[str],
-    explanations: Sequence[str],
+    explanations: Sequence[Explanation],
     pods: int,
     decision: str,
     inputs: str = "",
@@ -52,7 +53,7 @@ def plan_entry(
             price=round(planned.price, 6),
             pods=room.names(_keys(planned.pods)),
             pod_count=sum(not pod.buffer for pod in planned.pods),
-            why=room.text(why),
+            why=room.explanation(why.model_copy(update={"pods": "", "price": ""})),
         )
         for planned, claim, why in islice(bought, MAX_LISTED)
     ]

@@ -7,6 +7,7 @@ from itertools import islice
 
 from tenon.kube.pool_reason_json import encode
 from tenon.kube.pool_reasons import NoPlace
+from tenon.messages.explanation import Explanation
 from tenon.record.entries import MAX_LISTED
 from tenon.sentences import shortened
 
@@ -57,6 +58,10 @@ class Room:
         """Return the text, shortened to so many characters, or nothing if there is no room for it."""
         short = shortened(text, most)
         return short if self._take(short) else ""
+
+    def explanation(self, explanation: Explanation) -> Explanation:
+        """Return the explanation, or an empty one if there is no room for it."""
+        return explanation if self._take(*explanation.lines) else Explanation()
 
     def _take(self, *texts: str) -> bool:
         size = sum(len(text) + _QUOTES for text in texts)

@@ -10,6 +10,7 @@ from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.commands.command_messages import new_command_id, to_message
 from tenon.disruption.decision import Command
 from tenon.messages.disruption import DisruptionCommand, Replacement
+from tenon.messages.explanation import Explanation
 from tenon.provisioning.claims import replacement_claim_body
 
 
@@ -42,7 +43,7 @@ def waiting(command: Command, model: ClusterModel, pools: Mapping[str, NodePool]
     replacements = []
     for number, planned in enumerate(command.replacements):
         name = f"{ident}-{number}"
-        body = replacement_claim_body(planned, pools[planned.pool], name, ident, command.reason, "")
+        body = replacement_claim_body(planned, pools[planned.pool], name, ident, command.reason, Explanation())
         replacements.append(Replacement(name=name, pool=planned.pool, body=body))
     pods = {candidate.node.claim: model.details[candidate.node.claim].pods for candidate in command.candidates}
     return WaitingCommand(command, to_message(command, ident=ident, replacements=replacements, pods=pods), due)

@@ -17,6 +17,7 @@ from tenon.disruption.decision import Proposal
 from tenon.disruption.methods.consolidation import Consolidation
 from tenon.disruption.methods.drift import Drift
 from tenon.disruption.rules import blockers
+from tenon.messages.explanation import Explanation
 from tenon.provisioning.plan_digest import plan_digest
 from tenon.provisioning.solving import solve_with_buffers
 from tenon.record.entries import DisruptionEntry, PlanEntry
@@ -61,7 +62,7 @@ class Archive:
             plan,
             batch=len(self.entries) + 1,
             claims=names,
-            explanations=["" for _ in names],
+            explanations=[Explanation() for _ in names],
             pods=len(value.pods),
             decision=plan_digest(plan),
             inputs="" if lacking else (await self.inputs.keep(value)).digest,

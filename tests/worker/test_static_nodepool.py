@@ -18,6 +18,7 @@ from tenon.apis import labels
 from tenon.ec2.refusals.backoff import Backoff
 from tenon.kube.decode import decode_object
 from tenon.kube.offerings import OfferingKey
+from tenon.messages.explanation import Explanation
 from tenon.messages.node import Removal
 from tenon.node.leave_text import recorded
 from tenon.provisioning.planning_policy import PlanPolicy
@@ -54,9 +55,8 @@ async def test_sch100_replicas_are_kept_and_followed() -> None:
     async with keeping(server):
         assert len(server.standing()) == 2
         for body in server.claims.values():
-            assert body["metadata"]["annotations"][labels.EXPLANATION].startswith(
-                "one of 2 replicas of static NodePool fixed\n"
-            )
+            explanation = Explanation.of(body["metadata"]["annotations"][labels.EXPLANATION])
+            assert explanation.purpose == "one of 2 replicas of static NodePool fixed"
         server.put_pool(3)
         await settle()
         assert len(server.standing()) == 3

@@ -10,6 +10,7 @@ from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod_workload import workload_of
 from tenon.kube.timestamps import parse_instant
+from tenon.messages.explanation import Explanation
 from tenon.money import per_hour, price_text
 from tenon.node.leave_text import recorded
 from tenon.record.entries import (
@@ -124,15 +125,15 @@ class _Node:
         if purchases:
             return
         for launch in self._launches[:1]:
-            if launch.why:
-                yield from _explanation(launch.why.splitlines(), launch.actor, Source.RECORD, launch.at)
+            if launch.why.lines:
+                yield from _explanation(launch.why.lines, launch.actor, Source.RECORD, launch.at)
                 return
         claim = self._sources.claim
         if self._life is not None and self._life.explanation:
             yield from _explanation(self._life.explanation, "", Source.TEMPORAL, None)
         elif claim is not None and claim.annotations.get(labels.EXPLANATION):
-            text = claim.annotations[labels.EXPLANATION]
-            yield from _explanation(text.splitlines(), "", Source.KUBERNETES, claim_created(claim))
+            explanation = Explanation.of(claim.annotations[labels.EXPLANATION])
+            yield from _explanation(explanation.lines, "", Source.KUBERNETES, claim_created(claim))
 
     def launches(self) -> Iterator[Line]:
         """The refusals and the launches."""
@@ -276,17 +277,15 @@ def _purchase_lines(entry: PlanEntry | CommandEntry, purchase: Purchase) -> Iter
         replaced = first_few([candidate.node or candidate.claim for candidate in entry.candidates], 5)
         text = f"command {entry.command} ({entry.reason}) created it in place of {replaced}, for {pods}"
         yield Line(text, Source.RECORD, entry.at)
-    lines = [line for line in purchase.why.splitlines() if line]
-    if purchase.price and not any(line.startswith("planned price") for line in lines):
+    if purchase.price:
         yield Line(f"planned as {purchase.instance_type} at {per_hour(purchase.price)}", Source.RECORD, entry.at)
-    own_pods = f"{counted(purchase.pod_count, 'pod')}: "  # the line that the pods above make superfluous
-    yield from (Line(line, Source.RECORD, entry.at) for line in lines if not line.startswith(own_pods))
+    yield from (Line(line, Source.RECORD, entry.at) for line in purchase.why.lines)
 
 
 def _explanation(lines: Iterable[str], actor: str, source: Source, at: datetime | None) -> Iterator[Line]:
     if actor:
         yield Line(f"created by {actor}", source, at)
-    yield from (Line(line, source, at) for line in lines if line)
+    yield from (Line(line, source, at) for line in lines)
 
 
 def _launch_text(entry: LaunchEntry) -> str:

@@ -12,7 +12,7 @@ from tenon.page.charts import Column, Reference, area_chart, column_chart
 from tenon.page.markup import Content, Markup, tag
 from tenon.page.style import OTHERS, PALETTE
 from tenon.page.table import side_by_side, table
-from tenon.record.entries import RemovalEntry
+from tenon.record.entries import LaunchEntry, RemovalEntry
 from tenon.record.removals import pod_names
 from tenon.report.happened import Carried, Group, Happened
 from tenon.report.report import Past
@@ -172,7 +172,10 @@ def _launched_row(group: Group) -> Sequence[Content]:
 
 def _launch_reasons(whole: Happened) -> Content:
     """What the last launches were bought for."""
-    reasons = Counter(entry.why or f"wanted by {entry.actor}" for entry in whole.launches if entry.why or entry.actor)
+    bought_for = (
+        "; ".join(entry.why.lines) or (entry.actor and f"wanted by {entry.actor}") for entry in whole.launches
+    )
+    reasons = Counter(filter(None, bought_for))
     if not reasons:
         return None
     return tag(
@@ -182,6 +185,10 @@ def _launch_reasons(whole: Happened) -> Content:
             ("Why", "Launches"), ((shortened(why, WHY), str(count)) for why, count in reasons.most_common()), {1}, 20
         ),
     )
+
+
+def _launch_reason(entry: LaunchEntry) -> str:
+    return "; ".join(entry.why.lines) or (f"wanted by {entry.actor}" if entry.actor else "")
 
 
 def _removal_row(entry: RemovalEntry) -> Sequence[Content]:

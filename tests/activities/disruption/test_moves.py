@@ -11,6 +11,7 @@ import pytest
 
 from activities.disruption import moves
 from activities.disruption.moves import methods_within
+from activities.kubernetes.nodeclaims import view_of
 from activities.provisioning.solving import Limit
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
@@ -18,7 +19,9 @@ from tenon.disruption.deciding import decide
 from tenon.disruption.search.rescheduling import Rescheduler
 from tenon.ec2.refusals.backoff import Backoff
 from tenon.ec2.types.instance_types import without
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
+from tenon.messages.explanation import Explanation
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, Problem
 from tests.activities.disruption.disruption_setting import managed
@@ -76,6 +79,18 @@ async def test_a_replacement_that_is_bought_in_a_shortage_is_marked(monkeypatch:
 
     assert await marks([]) == [None]
     assert await marks(keys) == ["0.0272"]
+
+
+async def test_the_nodeclaim_of_a_replacement_says_for_which_command_it_is_bought() -> None:
+    (planned,) = solve(Problem([pod("a")], [pool(types=CATALOG)])).claims
+    drifted = command("a", reason=Reason.DRIFTED, kind="", replacements=(planned,), explanation=("AMIDrift", "1 pod"))
+    (result,) = await Setting("a", methods=[scripted(drifted)]).run_pass()
+    (replacement,) = result.replacements
+    explanation = Explanation.of(replacement.body["metadata"]["annotations"][labels.EXPLANATION])
+    assert explanation.purpose == f"command {result.id} (Drifted)"
+    assert explanation.lines == (explanation.purpose, "AMIDrift", "1 pod")
+    view = view_of(ClaimRecord.of({**replacement.body, "status": {}}))
+    assert (view.bought_for, tuple(view.explanation)) == (explanation.purpose, explanation.lines)
 
 
 async def test_n15_129_the_pass_after_a_repair_follows_at_once() -> None:

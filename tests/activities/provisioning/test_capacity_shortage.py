@@ -13,6 +13,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.refusals.backoff import FIRST_PROBE_PAUSE
 from tenon.ec2.types.instance_types import without
 from tenon.kube.offerings import OfferingKey
+from tenon.messages.explanation import Explanation
 from tenon.messages.provisioning import PlanInput, UnavailableTypes
 from tenon.scheduling.model import InstanceType
 from tests.activities.provisioning.fake_view import FakeTypes, node_pool
@@ -37,8 +38,8 @@ class Shortage:
         if not planned.claims:
             return []
         body = self.at.kube.objects[planned.claims[0]]
-        line = body["metadata"]["annotations"][labels.EXPLANATION].splitlines()[1]
-        cheapest = line.partition(": ")[2].partition(" and ")[0].split(", ")
+        why = Explanation.of(body["metadata"]["annotations"][labels.EXPLANATION])
+        cheapest = why.types.partition(": ")[2].partition(" and ")[0].split(", ")
         return [*cheapest, *(name for name in self.at.types_of(planned.claims[0]) if name not in cheapest)]
 
     async def refuse(self, most: int = 2) -> Sequence[str]:
@@ -132,7 +133,7 @@ async def test_a_nodeclaim_says_which_cheaper_types_ec2_refused() -> None:
     await of.refuse()
     third = await of.plan()
     (body,) = of.at.kube.objects.values()
-    choice = body["metadata"]["annotations"][labels.EXPLANATION].splitlines()[2]
+    choice = Explanation.of(body["metadata"]["annotations"][labels.EXPLANATION]).choice
     assert choice.startswith(f"{third[0]} in us-west-2a (on-demand): the cheapest of ")
     assert "types that hold 1 CPU and 1Gi and that EC2 did not refuse" in choice
     assert f"EC2 refused 4 cheaper types, {first[0]} at $" in choice

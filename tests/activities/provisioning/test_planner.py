@@ -10,6 +10,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from tenon.apis import labels
+from tenon.messages.explanation import Explanation
 from tenon.messages.provisioning import PlanInput
 from tests.activities.provisioning.fake_view import node_pool
 from tests.activities.provisioning.setting import BATCH, Setting
@@ -33,12 +34,12 @@ async def test_a_claim_says_why_it_is_bought() -> None:
     at = Setting(*(pod(f"p{number}") for number in range(7)))
     result = await at.planner.plan(BATCH)
     (body,) = at.kube.objects.values()
-    requests, types, choice, price = body["metadata"]["annotations"][labels.EXPLANATION].splitlines()
-    assert requests == "7 pods: default/p0, default/p1, default/p2, default/p3, default/p4 and 2 more"
-    cheapest = types.removeprefix("cheapest available types that fit: ").split(", ")[0]
-    assert choice.startswith(f"{cheapest} in us-west-2")
-    assert ": the cheapest of " in choice
-    assert price.startswith(f"planned price: ${result.price:.4f} an hour ({cheapest}, us-west-2")
+    why = Explanation.of(body["metadata"]["annotations"][labels.EXPLANATION])
+    assert why.purpose == why.pods == "7 pods: default/p0, default/p1, default/p2, default/p3, default/p4 and 2 more"
+    cheapest = why.types.removeprefix("cheapest available types that fit: ").split(", ")[0]
+    assert why.choice.startswith(f"{cheapest} in us-west-2")
+    assert ": the cheapest of " in why.choice
+    assert why.price.startswith(f"planned price: ${result.price:.4f} an hour ({cheapest}, us-west-2")
 
 
 async def test_the_same_batch_gives_the_same_names() -> None:

@@ -11,6 +11,7 @@ from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
 from activities.node.launching import Launching
 from tenon.apis import labels
 from tenon.evolve import evolve
+from tenon.messages.explanation import Explanation
 from tenon.messages.launch import (
     FleetOverride,
     FleetTemplate,
@@ -76,7 +77,7 @@ def waiting(ec2: Seller, tries: int = 1, why: str = "") -> tuple[KeptRecord, Lau
     reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
     world, raw, record = World(), claim(nodeClassRef=reference), KeptRecord()
     raw["status"] = {}
-    raw["metadata"]["annotations"][labels.EXPLANATION] = why
+    raw["metadata"]["annotations"][labels.EXPLANATION] = Explanation(pods=why).annotation()
     world.kube.add(NODECLAIMS, raw)
     world.kube.add(EC2NODECLASSES, node_class())
     return record, Launching(
@@ -102,7 +103,7 @@ async def test_a_launch_is_recorded_with_its_instance_its_price_and_why_it_was_b
         "on-demand",
     )
     assert entry.facts.price > 0
-    assert (entry.offered, entry.attempt, entry.why) == (2, 2, "1 pod: default/a")
+    assert (entry.offered, entry.attempt, entry.why) == (2, 2, Explanation(pods="1 pod: default/a"))
 
 
 async def test_a_repeated_launch_is_recorded_under_the_same_id() -> None:

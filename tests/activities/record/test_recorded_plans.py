@@ -59,7 +59,7 @@ async def test_a_plan_is_recorded_with_what_it_buys_for_whom_and_why() -> None:
     assert (at.entry.decision, at.entry.price) == (result.digest, result.price)
     assert (bought.claim, bought.pool, bought.price) == (result.claims[0], "default", result.price)
     assert (bought.pods, bought.pod_count) == (["default/a", "default/b"], 2)
-    assert "the cheapest of" in bought.why
+    assert "the cheapest of" in bought.why.choice
 
 
 async def test_a_plan_is_recorded_with_pods_on_nodes_that_exist_and_with_pods_that_fit_nowhere() -> None:

@@ -48,7 +48,7 @@ def test_a_blocked_page_says_what_resolves_it_and_what_happens_if_no_one_acts() 
 def test_the_next_run_begins_with_a_headline_and_a_reason_made_from_the_state() -> None:
     begin = page.first_input(ClaimRef(cluster="c", name="default-x1", uid="u1"), "web")
     assert begin.headline.startswith("The life of one node of NodePool web")
-    live = evolve(at_live(), pool="web", explanation=("5 pods: shop/db-0", "planned price: $0.1 an hour"))
+    live = evolve(at_live(), pool="web", bought_for="5 pods: shop/db-0", explanation=("one of", "5 pods: shop/db-0"))
     after = page.next_input(begin, live)
     assert after.state == live
     assert after.headline.startswith("Node n1 of NodePool web is live; m5.large, ")

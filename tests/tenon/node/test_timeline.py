@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.evolve import evolve
+from tenon.messages.explanation import MAX_LINE, MAX_LINES, Explanation
 from tenon.messages.launch import (
     PrepareLaunchResult,
 )
@@ -14,7 +15,6 @@ from tenon.messages.node_steps import BindResult, ReleaseResult
 from tenon.node import machine
 from tenon.node.state import NodeState, Stage
 from tenon.node.timeline import MAX_BYTES, MAX_ENTRIES, details, record, result_of
-from tenon.provisioning.purchase import MAX_LINE, MAX_LINES, bounded_lines
 from tenon.sentences import for_temporal_ui
 from tests.tenon.node.launched import NOW, REF, VIEW, at_live
 
@@ -36,22 +36,22 @@ def test_timeline_is_bounded_and_keeps_its_beginning(texts: list[str]) -> None:
 
 @given(
     st.lists(st.text(max_size=500), max_size=200),
-    st.lists(st.text(max_size=600).map(lambda text: " ".join(bounded_lines(text)[:1])), max_size=6),
+    st.lists(st.text(max_size=600), max_size=9).map(lambda lines: Explanation(others=tuple(lines)).bounded().lines),
 )
-def test_why_a_node_was_bought_and_its_timeline_share_their_bounds(texts: list[str], why: list[str]) -> None:
+def test_why_a_node_was_bought_and_its_timeline_share_their_bounds(texts: list[str], why: tuple[str, ...]) -> None:
     """64 lines and 8 KB together; the explanation is never dropped."""
-    state = NodeState(claim=REF, explanation=tuple(why))
+    state = NodeState(claim=REF, explanation=why)
     for text in texts:
         state = record(state, NOW, text)
     lines = [*state.explanation, *(entry.text for entry in state.timeline)]
     assert len(lines) <= MAX_ENTRIES
     assert sum(len(line.encode()) + 32 for line in lines) <= MAX_BYTES
-    assert state.explanation == tuple(why)
+    assert state.explanation == why
 
 
 @given(st.text(max_size=3000))
 def test_an_explanation_that_somebody_edited_stays_small(text: str) -> None:
-    lines = bounded_lines(text)
+    lines = Explanation.of(text).lines
     assert len(lines) <= MAX_LINES
     assert all(len(line.encode()) <= MAX_LINE for line in lines)
 

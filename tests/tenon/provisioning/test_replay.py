@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tenon.kube.pool_reasons import NoPlace
+from tenon.messages.explanation import Explanation
 from tenon.provisioning.plan_decoder import PlanInputDecoder
 from tenon.provisioning.plan_digest import plan_digest
 from tenon.provisioning.plan_document import PlanInputs
@@ -34,7 +35,7 @@ def entry_of(plan: Plan, pods: int, batch: int = 1) -> PlanEntry:
         plan,
         batch=batch,
         claims=claims,
-        explanations=["" for _ in claims],
+        explanations=[Explanation() for _ in claims],
         pods=pods,
         decision=plan_digest(plan),
         inputs="digest",

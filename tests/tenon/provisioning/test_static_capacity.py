@@ -290,13 +290,12 @@ def test_ann05_a_static_claim_says_whether_min_values_were_lowered(expectation: 
 def test_a_static_claim_explains_why_it_is_bought(cpu: str) -> None:
     daemons = [pod("log", cpu=cpu, tolerations=(Toleration(operator="Exists"),))] if cpu else []
     planned, why = static_node(static(3), CATALOG, daemons, {}, PlanPolicy())
-    occasion, types, choice, price = why.splitlines()
-    assert occasion == "one of 3 replicas of static NodePool fixed"
-    assert types.startswith(f"cheapest available types that fit: {planned.instance_types[0]}")
+    assert why.purpose == "one of 3 replicas of static NodePool fixed"
+    assert why.types.startswith(f"cheapest available types that fit: {planned.instance_types[0]}")
     count = len(planned.instance_types)
     condition = "hold 7 CPU" if cpu else "its NodePool allows;"
-    assert f"the cheapest of {count} types that {condition}" in choice
-    assert price.startswith(f"planned price: ${planned.price:.4f} an hour ({planned.instance_types[0]}")
+    assert f"the cheapest of {count} types that {condition}" in why.choice
+    assert why.price.startswith(f"planned price: ${planned.price:.4f} an hour ({planned.instance_types[0]}")
 
 
 def test_a_static_node_that_cannot_be_bought_says_why() -> None:

@@ -20,6 +20,7 @@ from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
 from tenon.kube.timestamps import format_instant
+from tenon.messages.explanation import Explanation
 from tenon.provisioning.claims import warm_claim_body
 from tenon.provisioning.cost_limits import Purchase
 from tenon.provisioning.planning_policy import PlanPolicy
@@ -278,7 +279,8 @@ def test_a_warm_node_is_on_demand_and_keeps_pods_away_until_it_has_started() -> 
     assert capacity_type["values"] == [labels.ON_DEMAND]
     assert {"key": labels.WARM, "effect": "NoSchedule"} in body["spec"]["taints"]
     assert ClaimRecord.of(body).warm == FILLING
-    assert why.startswith("one of 2 warm nodes of NodePool warm\n")
+    assert Explanation.of(body["metadata"]["annotations"][labels.EXPLANATION]) == why
+    assert why.purpose == "one of 2 warm nodes of NodePool warm"
 
 
 def test_a_spot_pool_and_a_full_pool_get_no_warm_node_and_hear_why() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tenon.kube.pool_reasons import NoPlace, Obstacle, ObstacleKind
 from tenon.kube.timestamps import format_instant
+from tenon.messages.explanation import Explanation
 from tenon.record.entries import (
     BlockedBy,
     CommandApproval,
@@ -51,7 +52,7 @@ BOUGHT = Purchase(
     price=0.096,
     pods=["shop/web-1"],
     pod_count=1,
-    why="1 pod: shop/web-1\nm5.large in us-west-2a: the cheapest of 12\nplanned price: $0.0960 an hour",
+    why=Explanation(choice="m5.large in us-west-2a: the cheapest of 12"),
 )
 PLAN = PlanEntry(
     id="plan",
@@ -244,8 +245,10 @@ def test_why_is_the_reason_with_its_detail_or_the_choice_of_the_type() -> None:
     assert why(PLAN) == "m5.large in us-west-2a: the cheapest of 12"
     assert why(REFUSAL) == "InsufficientCapacity"
     only_type = "m5.large in us-west-2a (on-demand): the only type that holds 1 CPU"
-    lines = ["1 pod: shop/web-1", "cheapest available types that fit: m5.large", only_type]
-    assert why(LAUNCH.model_copy(update={"why": "\n".join(lines)})) == only_type
+    explanation = Explanation(pods="1 pod: shop/web-1", types="cheapest: m5.large", choice=only_type)
+    assert why(LAUNCH.model_copy(update={"why": explanation})) == only_type
+    replaces = Explanation(occasion="command c-1 (Drifted)", others=("it says: the cheapest of all",))
+    assert why(LAUNCH.model_copy(update={"why": replaces})) == "command c-1 (Drifted)", "no reader parses sentences"
 
 
 def test_what_was_bought_is_added_up_once_if_launches_or_plans_are_asked_for() -> None:

@@ -8,6 +8,7 @@ from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.kube.pool_reasons import Clause, NoPlace, Obstacle, ObstacleKind
 from tenon.kube.requirements import Requirements
+from tenon.messages.explanation import Explanation
 from tenon.record.entries import MAX_LISTED
 from tenon.record.lines import MAX_LINE, line_of
 from tenon.record.origin import Origin
@@ -35,7 +36,7 @@ def test_the_entry_of_a_plan_for_a_hundred_thousand_pods_is_short_and_its_counts
         Plan(tuple(claims), placements, unschedulable),
         batch=1,
         claims=[f"default-{number}" for number in range(2000)],
-        explanations=["40 pods: " + "y" * 1500] * 2000,
+        explanations=[Explanation(choice="y" * 1500)] * 2000,
         pods=120_000,
         decision="d",
     )
@@ -54,8 +55,12 @@ def test_pods_of_capacity_buffers_are_not_named() -> None:
     """They do not exist in the cluster."""
     pods = [*replicas(1), *replicas(2, prefix="room", buffer="spare")]
     plan = Plan((planned(pods),), {"n1": tuple(replicas(1, prefix="b", buffer="spare"))})
-    entry = plan_entry(Origin("prod"), AT, plan, batch=1, claims=["default-1"], explanations=[""], pods=1, decision="d")
+    why = Explanation(headroom="room for 2 pods of CapacityBuffers", pods="1 pod: default/p-0", price="a price")
+    entry = plan_entry(
+        Origin("prod"), AT, plan, batch=1, claims=["default-1"], explanations=[why], pods=1, decision="d"
+    )
     assert (entry.purchases[0].pods, entry.purchases[0].pod_count) == (["default/p-0"], 1)
+    assert entry.purchases[0].why.lines == (why.headroom,), "pods and price have fields of their own"
     assert (entry.on_existing, entry.placed_count) == ({}, 0)
 
 

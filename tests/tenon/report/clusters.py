@@ -20,6 +20,7 @@ from tenon.kube.pod_decode import decode_pod
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, decode_pdb
 from tenon.kube.records import ObjectRecord
 from tenon.kube.timestamps import format_instant
+from tenon.messages.explanation import Explanation
 from tenon.record.entries import (
     BlockedBy,
     CommandCandidate,
@@ -252,7 +253,7 @@ def launch(number: int, at: datetime, *, actor: str = "provisioner", why: str = 
         actor=actor,
         facts=facts(number, **fields),
         launched_at=at,
-        why=why,
+        why=Explanation(pods=why),
     )
 
 

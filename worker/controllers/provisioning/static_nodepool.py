@@ -32,6 +32,7 @@ from tenon.apis.reasons import Reason
 from tenon.apis.validation import parse
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import ObjectRecord
+from tenon.messages.explanation import Explanation
 from tenon.messages.node import Removal
 from tenon.provisioning.claims import static_claim_body
 from tenon.provisioning.cost_limits import cost_limits
@@ -211,7 +212,7 @@ class StaticNodePoolController(Controller):
             with contextlib.suppress(ConflictError):  # another leader created it from the same ordinal
                 body = static_claim_body(planned, pool, claim)
                 body["metadata"]["annotations"] |= overlaid.overlay_annotations(name, planned.instance_types)
-                body["metadata"]["annotations"][labels.EXPLANATION] = why
+                body["metadata"]["annotations"][labels.EXPLANATION] = why.annotation()
                 await self._kube.create(NODECLAIMS, body)
                 metrics.CLAIMS_CREATED.labels("provisioned", name, str(planned.min_values_relaxed).lower()).inc()
                 self._log.info(
@@ -223,7 +224,7 @@ class StaticNodePoolController(Controller):
 
     async def _plan(
         self, pool: NodePool, missing_nodes: int, refused: Unavailable
-    ) -> tuple[Overlaid, PlannedClaim, str, int]:
+    ) -> tuple[Overlaid, PlannedClaim, Explanation, int]:
         """Return the types of the pool, its next node without these offerings, why it is bought, and how many of it.
 
         Raises:

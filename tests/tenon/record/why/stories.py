@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from tenon.kube.pool_reasons import Clause, NoPlace, Obstacle, ObstacleKind
+from tenon.messages.explanation import Explanation
 from tenon.record.entries import (
     CommandCandidate,
     CommandEndEntry,
@@ -22,7 +23,7 @@ START = datetime(2026, 11, 26, 12, tzinfo=UTC)
 CLAIM, NODE, INSTANCE = "default-x1", "ip-10-0-0-1.ec2.internal", "i-0abc"
 
 
-CHOICE = ("m5.large is the cheapest of 12 types; c5.large lacks memory", "planned price: $0.0400 an hour")
+CHOICE = "m5.large is the cheapest of 12 types; c5.large lacks memory"
 
 
 def after(minutes: float) -> datetime:
@@ -50,7 +51,7 @@ def purchase(claim: str = CLAIM, *pods: str) -> Purchase:
         price=0.04,
         pods=list(pods),
         pod_count=len(pods),
-        why="\n".join([f"{len(pods)} pods: {', '.join(pods)}", *CHOICE]),
+        why=Explanation(choice=CHOICE),
     )
 
 
@@ -95,7 +96,7 @@ LAUNCH = LaunchEntry(
     launched_at=after(0.5),
     offered=12,
     attempt=2,
-    why="2 pods: shop/web-1, shop/web-2",
+    why=Explanation(pods="2 pods: shop/web-1, shop/web-2"),
 )
 NEXT_PLAN = PlanEntry(
     id="plan/2",

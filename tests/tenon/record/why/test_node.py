@@ -80,8 +80,8 @@ def test_a_node_that_is_gone_is_answered_from_the_record_alone() -> None:
     )
     assert texts(answer, BOUGHT) == [
         "batch 1 of provisioner created it for 2 pods: shop/web-1, shop/web-2",
+        "planned as m5.large at $0.0400 an hour",
         "m5.large is the cheapest of 12 types; c5.large lacks memory",
-        "planned price: $0.0400 an hour",
     ]
     assert texts(answer, LAUNCHED) == [
         "refused: InsufficientCapacity (spot c5.large us-west-2a): EC2 has no capacity",
