@@ -6,7 +6,6 @@ to the token before it, not to the field that it describes.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -264,6 +263,7 @@ def _gone(
 ) -> Iterator[Path]:
     """Fields of the old object that are missing from the new objects and not covered by a note."""
     ends = {before for moves in all_moves for before, now in moves if len(now) > 1}
+    explained = {note.ended_field for note in notes if isinstance(note, Note)}
     waiting: list[tuple[Path, Any]] = [((key,), value) for key, value in reversed(old.items())]
     while waiting:
         path, value = waiting.pop()
@@ -273,14 +273,8 @@ def _gone(
         inner = inner or any(path == end[: len(path)] and path != end for end in ends)
         if inner and isinstance(value, dict):
             waiting += [((*path, key), inner) for key, inner in reversed(value.items())]
-        elif not (is_kept or value in (None, {}, []) or path[-1] in _KUBELET or _is_named(str(path[-1]), notes)):
+        elif not (is_kept or value in (None, {}, []) or path[-1] in _KUBELET or path[-1] in explained):
             yield path
-
-
-def _is_named(name: str, notes: Sequence[str]) -> bool:
-    """Whether a note names the field, not only a longer name that contains it, such as ``instance-generation``."""
-    alone = re.compile(rf"(?<![\w/-]){re.escape(name)}(?!\.?[\w/-])")
-    return any(alone.search(note) for note in notes)
 
 
 def _short(value: Any) -> str:

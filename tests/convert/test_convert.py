@@ -254,6 +254,21 @@ def test_a_field_counts_as_explained_only_if_a_note_names_it_whole() -> None:
     assert "# left out: metadata.uid, metadata.generation\n" in answer.out
 
 
+def test_a_field_whose_name_is_a_word_of_a_note_does_not_count_as_explained() -> None:
+    text = """apiVersion: karpenter.k8s.aws/v1alpha1
+kind: AWSNodeTemplate
+metadata:
+  name: own
+  generation: 3
+spec:
+  launchTemplate: generation
+  subnetSelector: {karpenter.sh/discovery: demo}
+"""
+    out = convert("-f", "-", stdin=text).out
+    assert "launchTemplate generation is left out" in out
+    assert "# left out: metadata.generation\n" in out
+
+
 def test_a_large_folder_is_converted_in_no_time(tmp_path: Path) -> None:
     folder = written(tmp_path / "in", all="---\n".join([PROVISIONER.replace("default", f"p{n}") for n in range(300)]))
     assert convert("-f", str(folder), "-w", str(tmp_path / "out")).status == 0

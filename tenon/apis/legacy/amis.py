@@ -43,7 +43,8 @@ def family_notes(family: str, fields: Mapping[str, Any], added: Mapping[str, str
         return notes
     if "amiFamily" not in fields:
         alias = fields["amiSelectorTerms"][0]["alias"]
-        return [Note(f"amiFamily {family} without AMIs is the alias {alias} now", "spec.amiSelectorTerms")]
+        sentence = f"amiFamily {family} without AMIs is the alias {alias} now"
+        return [Note(sentence, "spec.amiSelectorTerms", ended_field="amiFamily")]
     taint = f"{labels.UNREGISTERED_TAINT[0]}:{labels.UNREGISTERED_TAINT[1]}"
     note = Note(f"nodes of Custom images must come up with the taint {taint} now", "spec.amiFamily")
     return [note] if family == "Custom" else []

@@ -105,7 +105,7 @@ def _converted(manifest: Mapping[str, Any], defaults: Defaults, *, is_template: 
         sentence = (
             f"launchTemplate {spec['launchTemplate']} is left out: your own launch templates are no longer supported"
         )
-        notes.append(Note(sentence, "spec.amiSelectorTerms"))
+        notes.append(Note(sentence, "spec.amiSelectorTerms", ended_field="launchTemplate"))
     fields |= _identity(spec, defaults, notes)
     fields["metadataOptions"] = {**METADATA_OPTIONS, **(spec.get("metadataOptions") or {})}
     rest = {**spec, "tags": _tags(spec, defaults, notes)}

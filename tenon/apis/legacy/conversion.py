@@ -36,13 +36,15 @@ _GONE = frozenset(
 class Note(str):
     """A sentence that explains a change to the user, and the field of the v1 object that it concerns."""
 
-    __slots__ = ("path",)
+    __slots__ = ("ended_field", "path")
     path: str
+    ended_field: str
+    """The name of the field of the old object that ends, which the sentence explains; empty if it explains no end."""
 
-    def __new__(cls, sentence: str, path: str = "") -> Self:
+    def __new__(cls, sentence: str, path: str = "", *, ended_field: str = "") -> Self:
         """``path`` is empty if the note concerns the whole object."""
         note = super().__new__(cls, sentence)
-        note.path = path
+        note.path, note.ended_field = path, ended_field
         return note
 
 
