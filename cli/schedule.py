@@ -215,7 +215,7 @@ async def _of_cluster(from_files: Sequence[dict[str, Any]], *, with_prices: bool
         await kube.close()
     prices = await asyncio.to_thread(prices_of, cluster, ask_aws=ask_aws)
     reading.notes += prices.notes
-    for node in priced_nodes(cluster, prices):
+    for node in priced_nodes(cluster, prices)[0]:
         if node.price is not None:
             before = reading.running.get(node.pool, Running(0, 0.0))
             reading.running[node.pool] = Running(before.nodes + 1, before.price + dollars(node.price))

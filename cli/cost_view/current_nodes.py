@@ -23,6 +23,7 @@ from tenon.cost.bill import Lifetime
 from tenon.cost.split import Kind, PricedNode, load_of, loads_of
 from tenon.ec2.launch.disk_price import disk_price
 from tenon.fleet.rows import node_row
+from tenon.fleet.summary import Totals, totals
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import decode_node
 from tenon.kube.pod_decode import pod_of
@@ -110,22 +111,23 @@ def prices_of(cluster: Cluster, *, ask_aws: bool) -> NodePrices:
     return aws_prices(region, with_volumes=cluster.needs_disks) if ask_aws else table_prices(region)
 
 
-def priced_nodes(cluster: Cluster, prices: NodePrices, label: str = "") -> list[PricedNode]:
-    """Return what is paid for now: instances of NodeClaims, and other nodes. ``label``: of pods, to divide by.
+def priced_nodes(cluster: Cluster, prices: NodePrices, label: str = "") -> tuple[list[PricedNode], Totals]:
+    """Return the instances of NodeClaims, and the sums of all nodes. ``label``: of pods, to divide by.
 
     A warm node whose instance is stopped costs what its disks cost.
     """
     pods_by_node: dict[str, list[PodRecord]] = {}
     for pod in cluster.pods:
         pods_by_node.setdefault(pod.node_name, []).append(pod)
-    priced = []
+    priced, rows = [], []
     for claim, node in _pairs(cluster):
         pods = pods_by_node.get(node.name, []) if node is not None else []
         row = node_row(claim, node, pods, None, prices.prices, cluster.read_at)
-        if not (claim.provider_id if claim is not None else row.instance_type):
-            continue  # not launched yet, or no instance of EC2
-        is_stopped = claim is not None and claim.warm == STOPPED
-        price = _disk_price(cluster, claim.node_class, prices) if is_stopped and claim is not None else row.price
+        rows.append(row)
+        if claim is None or not row.is_counted:
+            continue
+        is_stopped = claim.warm == STOPPED
+        price = _disk_price(cluster, claim.node_class, prices) if is_stopped else row.price
         priced.append(
             PricedNode(
                 name=row.name,
@@ -139,13 +141,13 @@ def priced_nodes(cluster: Cluster, prices: NodePrices, label: str = "") -> list[
                 is_starting=node is None,
                 claim=row.claim,
                 instance=row.instance,
-                launched_at=claim.launched_at or claim.created_at if claim is not None else None,
+                launched_at=claim.launched_at or claim.created_at,
                 is_stopped=is_stopped,
                 running_price=None if row.price is None else nanos(row.price),
-                stopped=claim.annotations.get(labels.STOPPED_TIMES, "") if claim is not None else "",
+                stopped=claim.annotations.get(labels.STOPPED_TIMES, ""),
             )
         )
-    return priced
+    return priced, totals(rows)
 
 
 def disk_prices(cluster: Cluster, prices: NodePrices) -> dict[str, int]:

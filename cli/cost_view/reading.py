@@ -114,11 +114,10 @@ class CostReading:
                 f"The cluster cannot be read, so instances that were launched before the window and run still are "
                 f"missing: {str(error).rstrip('.')}"
             )
-        own = [node for node in nodes if node.claim]
-        running = living(cluster, own) if cluster is not None else []
+        running = living(cluster, nodes) if cluster is not None else []
         self._bill = bill_of(entries, running, is_complete=cluster is not None, disk_prices=prices_of_disks)
         lifetimes = [lifetime for lifetime in self._bill.lifetimes if _ran_in(lifetime, window)]
-        current_weights = _weights(charges_now(own)) if window.is_now and cluster is not None else None
+        current_weights = _weights(charges_now(nodes)) if window.is_now and cluster is not None else None
         self._attribute = partial(attribute, measurements=measurements, current_weights=current_weights)
         attribution = attribute(lifetimes, measurements, window.since, window.until, current_weights)
         by_instance = charges_by_instance(lifetimes, lambda lifetime: lifetime.cost(window.since, window.until))
@@ -151,8 +150,9 @@ class CostReading:
         cluster = asyncio.run(_read(with_disks=with_disks))
         prices = prices_of(cluster, ask_aws=self._ask_aws)
         self._region = cluster.region
-        nodes = priced_nodes(cluster, prices, self._grouping.label)
-        return cluster, nodes, disk_prices(cluster, prices), list(prices.notes)
+        nodes, sums = priced_nodes(cluster, prices, self._grouping.label)
+        notes = [*([f"Not counted: {sums.left_out}"] if sums.left_out else []), *prices.notes]
+        return cluster, nodes, disk_prices(cluster, prices), notes
 
     def _entries(self, source: RecordSource, since: datetime) -> Iterator[Entry]:
         kinds = (LaunchEntry, RemovalEntry, CostEntry, CommandEndEntry)

@@ -98,6 +98,8 @@ def summary(fleet: Fleet, rows: Sequence[NodeRow], width: int | None, most_lines
     lines += _first_lines([_frozen_line(frozen) for frozen in fleet.frozen], width, "more freeze")
     lines += _first_lines([_scheduled_line(item) for item in fleet.scheduled], width, "more scheduled NodePool")
     lines += _first_lines([_rollout_line(rollout) for rollout in fleet.rollouts], width, "more rollout")
+    if most_lines > 1:  # a small terminal has no line for it
+        lines += left_out_lines(sums)
     if width is not None:
         first, *rest = lines
         others = [part for line in rest for part in _wrapped(line, width, LABEL, most_lines)]
@@ -165,6 +167,11 @@ def totals_line(sums: Totals, pending: int = 0) -> Text:
     return line
 
 
+def left_out_lines(sums: Totals) -> list[Text]:
+    """Return a line about what the totals leave out, if there is anything."""
+    return [Text(f"not counted: {sums.left_out}", "dim")] if sums.left_out else []
+
+
 def amounts_line(sums: Totals, length: int = 0) -> Text:
     """Return requests over what is allocatable, with bars of this length."""
     line = Text()
@@ -199,7 +206,8 @@ def _group_line(group: Group) -> Text:
     line = Text(group.name, "bold underline")
     line.append(
         f"  {counted(sums.nodes, 'node')}  CPU {percent(sums.cpu_share)}  memory {percent(sums.memory_share)}"
-        f"  {per_hour(sums.cost)}  spot {sums.spot_share:.0%}",
+        f"  {per_hour(sums.cost)}  spot {sums.spot_share:.0%}"
+        + (f"  not counted: {sums.left_out}" if sums.left_out else ""),
         "not underline not bold dim",
     )
     return line

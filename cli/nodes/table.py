@@ -9,7 +9,7 @@ from datetime import datetime
 from rich.text import Text
 
 from cli.fleet_view.layout import COLUMNS, Column, layout
-from cli.fleet_view.screen import amounts_line, totals_line
+from cli.fleet_view.screen import amounts_line, left_out_lines, totals_line
 from tenon.fleet.rows import NodeRow
 from tenon.fleet.summary import totals
 from tenon.kube.timestamps import format_instant
@@ -52,9 +52,12 @@ LIST_COLUMNS: tuple[Column, ...] = (
 
 
 def list_lines(rows: Sequence[NodeRow], now: datetime, width: int | None) -> list[Text]:
-    """Return a line for each node and two with the totals. Without ``width``, nothing is left out or cut."""
+    """Return a title, a line for each node, an empty line, and those with the totals.
+
+    Without ``width``, nothing is left out or cut.
+    """
     columns = [column for column in LIST_COLUMNS if column.title != "Kept until" or any(row.kept_until for row in rows)]
     chosen_layout = layout(rows, now, width, columns=columns)
     sums = totals(rows)
     lines = [chosen_layout.header(), *(chosen_layout.line(row, now) for row in rows)]
-    return [*lines, Text(), totals_line(sums), amounts_line(sums)]
+    return [*lines, Text(), totals_line(sums), amounts_line(sums), *left_out_lines(sums)]

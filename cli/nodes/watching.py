@@ -28,7 +28,7 @@ async def watch(before: NodeList, read: Callable[[], Awaitable[NodeList]], outpu
         width = width_of(console, output)
         if changed or gone_names:
             console.print(f"{nodes.now:%H:%M:%S} UTC", style="dim", highlight=False)
-        for line in list_lines(changed, nodes.now, width)[1:-3] if changed else ():
+        for line in list_lines(changed, nodes.now, width)[1 : 1 + len(changed)] if changed else ():
             console.print(line, soft_wrap=True, highlight=False)
         for name in gone_names:
             console.print(f"{name} gone", highlight=False, soft_wrap=True)

@@ -14,8 +14,16 @@ MOST_PARTS = 5
 """How many NodePools and namespaces are named."""
 
 
-def summary_of(sample: Sample, *, at: datetime, nodes: int, lower_bound: float | None) -> ClusterCost:
-    """Return the summary of a sample. ``nodes``: how many instances it is of. ``lower_bound``: dollars an hour."""
+def summary_of(sample: Sample, *, at: datetime, nodes: int, others: int, lower_bound: float | None) -> ClusterCost:
+    """Return the summary of a sample.
+
+    Args:
+        sample: what each consumer costs.
+        at: when it was taken.
+        nodes: how many instances it is of.
+        others: how many nodes Tenon did not launch, which it leaves out.
+        lower_bound: dollars an hour.
+    """
     pools: dict[str, int] = {}
     namespaces: dict[str, int] = {}
     for pool, prices in sample.items():
@@ -27,6 +35,7 @@ def summary_of(sample: Sample, *, at: datetime, nodes: int, lower_bound: float |
     return ClusterCost(
         at=at,
         nodes=nodes,
+        others=others,
         price=dollars(total),
         lower_bound=lower_bound,
         pools=_dearest(pools),

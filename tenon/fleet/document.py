@@ -141,6 +141,9 @@ def totals_document(sums: Totals) -> dict[str, Any]:
         "pricePerHour": _money(sums.cost),
         "pricePerMonth": round(sums.monthly_cost, 2),
         "nodesWithoutPrice": sums.unpriced,
+        "nodeClaimsWithoutInstance": sums.unlaunched,
+        "otherNodes": sums.others,
+        "otherNodesPricePerHour": _money(sums.others_cost),
         "spotNodes": sums.spot,
         "spotShare": round(sums.spot_share, 4),
     }

@@ -69,6 +69,11 @@ class NodeRow:
         return self.node or self.claim
 
     @property
+    def is_counted(self) -> bool:
+        """Whether sums count it: an instance of a NodeClaim. `tenon cost` and the workflows' pages count the same."""
+        return bool(self.claim and self.instance)
+
+    @property
     def cpu_share(self) -> float:
         """Requests of CPU over what is allocatable."""
         return self.cpu_requests / self.cpu if self.cpu else 0.0

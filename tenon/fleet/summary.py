@@ -9,13 +9,13 @@ from datetime import datetime
 from tenon.apis import labels
 from tenon.fleet.rows import NodeRow
 from tenon.kube.timestamps import spoken
-from tenon.money import HOURS_A_MONTH
-from tenon.sentences import first_few
+from tenon.money import HOURS_A_MONTH, per_hour
+from tenon.sentences import counted, first_few
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over nodes."""
+    """Sums over the instances of NodeClaims, and what they leave out."""
 
     nodes: int
     ready: int
@@ -31,6 +31,22 @@ class Totals:
     spot: int
     """Number of spot nodes."""
     spot_cost: float
+    unlaunched: int
+    """Number of NodeClaims that have no instance yet. No sum counts them."""
+    others: int
+    """Number of nodes that Tenon did not launch, such as those of node groups. No sum counts them."""
+    others_cost: float
+    """In dollars an hour, of those with a known price."""
+
+    @property
+    def left_out(self) -> str:
+        """What the sums leave out, in a clause; empty if nothing."""
+        cost = f" ({per_hour(self.others_cost)})" if self.others_cost else ""
+        parts = [
+            f"{counted(self.unlaunched, 'NodeClaim')} without an instance" if self.unlaunched else "",
+            f"{counted(self.others, 'node')} that Tenon did not launch{cost}" if self.others else "",
+        ]
+        return ", ".join(filter(None, parts))
 
     @property
     def monthly_cost(self) -> float:
@@ -54,8 +70,10 @@ class Totals:
 
 
 def totals(rows: Iterable[NodeRow]) -> Totals:
-    """Sum the rows."""
-    rows = list(rows)
+    """Sum the rows that count."""
+    all_rows = list(rows)
+    rows = [row for row in all_rows if row.is_counted]
+    others = [row for row in all_rows if not row.claim]
     spot_rows = [row for row in rows if row.capacity_type == labels.SPOT]
     return Totals(
         nodes=len(rows),
@@ -66,9 +84,12 @@ def totals(rows: Iterable[NodeRow]) -> Totals:
         memory_requests=sum(row.memory_requests for row in rows),
         memory=sum(row.memory for row in rows),
         cost=sum(row.price or 0.0 for row in rows),
-        unpriced=sum(row.price is None and bool(row.node) for row in rows),
+        unpriced=sum(row.price is None for row in rows),
         spot=len(spot_rows),
         spot_cost=sum(row.price or 0.0 for row in spot_rows),
+        unlaunched=len(all_rows) - len(rows) - len(others),
+        others=len(others),
+        others_cost=sum(row.price or 0.0 for row in others),
     )
 
 

@@ -238,6 +238,8 @@ class ClusterCost(Message):
     at: datetime
     """When the leader looked."""
     nodes: int
+    others: int = 0
+    """How many nodes Tenon did not launch, which no figure counts."""
     price: float
     lower_bound: float | None = None
     """What any nodes for the pods would cost at least; None if it is not known yet."""

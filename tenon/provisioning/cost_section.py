@@ -26,6 +26,7 @@ def cost_section(cost: ClusterCost | None, most: int) -> list[str]:
         f"#### What the cluster cost at {cost.at:%Y-%m-%d %H:%M:%S} UTC",
         "",
         f"- {counted(cost.nodes, 'node')}, {_price(cost.price)}{bound}",
+        *([f"- not counted: {counted(cost.others, 'node')} that Tenon did not launch"] if cost.others else []),
         *_parts("NodePool", cost.pools, cost.more_pools, most),
         *_parts("namespace", cost.namespaces, cost.more_namespaces, most, f"no pod uses {_price(cost.unused)}"),
         *(

@@ -50,7 +50,12 @@ def to_html(report: Report) -> str:
     sections.append(("Ahead", coming_section(cluster, report.ahead)))
     name = f"Cluster {cluster.name}" if cluster.name else "Cluster"
     window = f", and the {window_text(past.whole.length)} before" if past is not None else ""
-    notes = [*fleet.notes, *([] if past is not None else [NO_RECORD.rstrip(".")])]
+    left_out = totals(fleet.rows).left_out
+    notes = [
+        *fleet.notes,
+        *([f"Not counted: {left_out}"] if left_out else []),
+        *([] if past is not None else [NO_RECORD.rstrip(".")]),
+    ]
     return page(
         f"{name}: tenon report",
         STYLE + CHART_STYLE + TABLE_STYLE + NODES_STYLE + _STYLE,
@@ -86,9 +91,8 @@ def _tiles(report: Report) -> Markup:
     if past is not None:
         tiles.append((sum_text(past.cost(past.day.since)), f"spent in the last {window_text(past.day.length)}"))
     bound = past.lower_bound if past is not None else None
-    cost = sum(row.price or 0.0 for row in fleet.rows if row.claim)
     if bound:
-        times = f"; nodes of NodePools cost {cost / bound:.2f} times that"
+        times = f"; the nodes cost {sums.cost / bound:.2f} times that"
         tiles.append((price_text(bound), f"an hour is the lower bound{times}"))
     return tag("div", (tag("div", tag("b", value), tag("span", text)) for value, text in tiles), class_="tiles")
 

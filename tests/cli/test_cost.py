@@ -108,16 +108,17 @@ def test_idle_room_and_starting_nodes_are_rows_of_their_own_at_the_end(cost: Cos
     assert 0 < report["spotShare"] < 1
 
 
-def test_a_node_that_is_no_instance_of_ec2_is_left_out_and_one_of_a_node_group_has_no_nodepool(
-    cost: Cost, fleet: FakeFleet
-) -> None:
+def test_nodes_that_tenon_did_not_launch_are_not_counted_and_their_price_is_said(cost: Cost, fleet: FakeFleet) -> None:
+    """As in tenon top, whose sums have no other nodes either."""
     ready = {"conditions": [], "allocatable": {"cpu": "2", "memory": "4Gi"}}
     fleet.add(NODES, {"metadata": {"name": "bare"}, "spec": {}, "status": ready})
     kind = {"node.kubernetes.io/instance-type": "m5.large", "eks.amazonaws.com/capacityType": "ON_DEMAND"}
     fleet.add(NODES, {"metadata": {"name": "group", "labels": kind}, "spec": {}, "status": ready})
     report = document(cost("--by", "pool", "-o", "json"))
-    assert [row["name"] for row in report["rows"]] == ["batch", "web", "(no NodePool)"]
-    assert (report["nodes"], report["nodesWithoutPrice"]) == (4, 0)
+    assert [row["name"] for row in report["rows"]] == ["batch", "web"]
+    assert (report["nodes"], report["nodesWithoutPrice"]) == (3, 0)
+    large = by_name(document(cost("--by", "type", "-o", "json")), "costPerHour")["m5.large"] / 2
+    assert report["notes"][0] == f"Not counted: 2 nodes that Tenon did not launch (${large:.4f} an hour)"
 
 
 def test_a_stopped_warm_node_costs_its_disks(cost: Cost, fleet: FakeFleet) -> None:

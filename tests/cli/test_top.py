@@ -135,14 +135,15 @@ def test_columns_are_dropped_by_priority(fleet: Fleet, width: int, titles: str) 
 
 def test_eighty_columns_have_the_figures_of_each_node_and_the_totals(fleet: Fleet) -> None:
     lines = plain(fleet, 80)
-    assert lines[0] == "10 nodes (8 ready)  31 pods  4 pending  $3.2040 an hour  $2,339/month  spot 40%"
+    assert lines[0] == "9 nodes (8 ready)  31 pods  4 pending  $3.2040 an hour  $2,339/month  spot 33%"
     assert lines[1] == "CPU ██████████░░░░░░░░ 53% 37/69   Memory ████████░░░░░░░░░░ 43% 108/250Gi"
     assert lines[2] == "pending  shop/train-0 and 2 more: 0/9 nodes are available: 9 Insufficient"
     assert lines[3] == "         nvidia.com/gpu.", "the reason goes on below itself"
     assert lines[6] == "command  Underutilized saves $0.1760 an hour: ip-10-0-1-4 -> ip-10-0-2-5"
+    assert lines[7] == "not counted: 1 NodeClaim without an instance"
     (row,) = [line for line in lines if line.startswith("ip-10-0-1-1 ")]
     assert row == "ip-10-0-1-1  █████░  91% ████░░  63%   12 0.7680 m5.4xlarge  30h live"
-    stages = {line.split()[0]: line.split()[-1] for line in lines[9:19]}
+    stages = {line.split()[0]: line.split()[-1] for line in lines[10:20]}
     assert {stages[name] for name in ("batch-00009", "ip-10-0-0-6", "ip-10-0-2-5")} == {
         "launching",
         "draining",
@@ -159,7 +160,7 @@ def test_the_line_of_the_cursor_says_what_keeps_the_node(fleet: Fleet) -> None:
 def test_groups_have_totals_and_their_column_is_left_out(fleet: Fleet) -> None:
     lines = plain(fleet, 120, group=GroupBy.POOL)
     assert [line for line in lines if line.startswith(("batch  ", "web  "))] == [
-        "batch  4 nodes  CPU 60%  memory 26%  $0.7960 an hour  spot 100%",
+        "batch  3 nodes  CPU 60%  memory 26%  $0.7960 an hour  spot 100%  not counted: 1 NodeClaim without an instance",
         "web  6 nodes  CPU 51%  memory 48%  $2.4080 an hour  spot 0%",
     ]
     assert not [line for line in lines if "NodePool" in line.split()]
@@ -304,7 +305,7 @@ def test_json_and_csv_have_the_rows_that_the_filter_leaves_in_order(top: Top) ->
     document = json.loads(top("-o", "json", "--pool", "batch", "--sort", "cpu", "--filter", "capacity=spot").stdout)
     names = [node["nodeClaim"] for node in document["nodes"]]
     assert names == ["batch-00007", "batch-00008", "batch-00006", "batch-00009"]
-    assert document["totals"]["nodes"] == 4
+    assert (document["totals"]["nodes"], document["totals"]["nodeClaimsWithoutInstance"]) == (3, 1)
     assert {pod["pod"] for pod in document["pendingPods"]} == {"shop/report-0", *(f"shop/train-{n}" for n in range(3))}
     assert document["commands"][0]["replacements"] == ["ip-10-0-2-5.eu-central-1.compute.internal"]
     lines = list(csv.DictReader(io.StringIO(top("-o", "csv", "--zone", "eu-central-1b").stdout)))
@@ -482,7 +483,7 @@ class Terminal:
 def test_keys_of_a_real_terminal(kubeconfig: Path) -> None:
     environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "TERM": "xterm", "TEMPORAL_ADDRESS": "127.0.0.1:1"}
     terminal = Terminal(["--no-aws", "--cluster", "web"], environment, 120, 30)
-    terminal.until("10 nodes", "sorted by name", "From Kubernetes alone")
+    terminal.until("9 nodes", "sorted by name", "From Kubernetes alone")
     terminal.resize(250, 30)
     terminal.until("NodeClaim", "Why")
     terminal.type("$")

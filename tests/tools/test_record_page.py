@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from tenon.kube import pool_reasons
+from tenon.messages.explanation import Explanation
 from tenon.record import entries
 from tools import reference_pages
 from tools.reference_pages import record_kinds, record_page
@@ -15,6 +16,7 @@ from tools.reference_pages import record_kinds, record_page
 OF_EVERY_ENTRY = ("id", "at", "cluster", "workflow", "run", "actor")
 INSIDE: dict[str, type] = {
     "Inside: purchase": entries.Purchase,
+    "Inside: explanation": Explanation,
     "Inside: reason": pool_reasons.NoPlace,
     "Inside: clause": pool_reasons.Clause,
     "Inside: obstacle": pool_reasons.Obstacle,

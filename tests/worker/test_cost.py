@@ -235,11 +235,13 @@ async def test_the_latest_summary_names_the_dearest_parts_and_counts_the_others(
         world.node(f"n{number}", pool=f"pool-{number}", capacity_type="on-demand" if number else "spot")
         world.pod(f"web-{number}", f"n{number}", f"team-{number}")
     world.pod("more", "n6", "team-6")
+    control_plane = {"metadata": metadata("control-plane"), "spec": {}, "status": {}}
+    world.cache.publish(decode_node(json.dumps(control_plane).encode()))
     async with world.leading():
         await asyncio.sleep(15 * 60 + 90)
         summary = world.latest.summary
     assert summary is not None
-    assert (summary.nodes, summary.price, summary.lower_bound) == (7, 0.78, 0.05)
+    assert (summary.nodes, summary.others, summary.price, summary.lower_bound) == (7, 1, 0.78, 0.05)
     assert [part.name for part in summary.pools] == [f"pool-{number}" for number in range(1, 6)]
     assert (summary.more_pools, summary.more_namespaces) == (2, 2)
     assert summary.namespaces[0].name == "team-6", "it has two pods"

@@ -72,6 +72,8 @@ def _pool(group: PoolGroup, colors: Mapping[str, str], now: datetime) -> Content
         f"{counted(sums.nodes, 'node')}, {price}, {sums.spot_share:.0%} spot, "
         f"CPU {sums.cpu_share:.0%}, memory {sums.memory_share:.0%}, {counted(sums.pods, 'pod')}"
     )
+    if sums.left_out:
+        figures = f"{figures}; not counted: {sums.left_out}" if sums.nodes else f"not counted: {sums.left_out}"
     return (
         tag("div", tag("h3", group.name), tag("span", figures, class_="quiet"), class_="pool"),
         tag("div", (_card(drawn_node, colors, now) for drawn_node in group.drawn_nodes), class_="nodes"),

@@ -54,8 +54,8 @@ def test_without_temporal_the_list_has_what_kubernetes_says_and_says_what_is_mis
     (row,) = [line for line in result.stdout.splitlines() if line.startswith("ip-10-0-1-1.")]
     assert row.split()[1:6] == ["web-00001", "live", "yes", "web", "m5.4xlarge"]
     assert row.split()[6:10] == ["on-demand", "eu-central-1a", "0.7680", "30h"]
-    totals = result.stdout.splitlines()[-2]
-    assert totals.startswith("10 nodes (8 ready)  31 pods  $")
+    totals = result.stdout.splitlines()[-3]
+    assert totals.startswith("9 nodes (8 ready)  31 pods  $")
     assert "…" not in result.stdout
 
 
@@ -88,7 +88,8 @@ async def test_each_node_is_one_line_at_any_width(kubeconfig: Path, width: int) 
     fleet = await read(kubeconfig)
     rows: list[NodeRow] = [row for row in fleet.rows if row.claim]
     lines = [line.plain for line in list_lines(rows, fleet.now, width)]
-    assert len(lines) == len(rows) + 4, "a title, a line for each node, an empty line and two with totals"
+    assert len(lines) == len(rows) + 5, "a title, a line for each node, an empty line and three with totals"
+    assert lines[-1] == "not counted: 1 NodeClaim without an instance"
     assert max(map(len, lines)) <= width
     titles = lines[0].split()
     assert [title for title in ("Node", "Stage", "$/h", "Age", "Pods", "CPU", "Memory") if title not in titles] == []

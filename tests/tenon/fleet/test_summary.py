@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -32,6 +33,16 @@ def test_totals_are_sums_and_say_which_prices_are_missing() -> None:
     assert sums.monthly_cost == pytest.approx(219.0)
     assert (sums.spot, sums.spot_cost) == (1, 0.1)
     assert sums.spot_share == pytest.approx(1 / 3)
+
+
+def test_nodes_that_tenon_did_not_launch_and_claims_without_an_instance_are_in_no_sum() -> None:
+    own = [a_row("a", price=0.2), a_row("b", price=0.1, capacity_type="spot")]
+    group, control_plane = a_row("g", claim="", instance="", price=0.4), a_row("s", claim="", instance="", price=None)
+    rows = [*own, group, control_plane, a_row("c", node="", instance="", price=None)]
+    sums, own_sums = totals(rows), totals(own)
+    assert sums.left_out == "1 NodeClaim without an instance, 2 nodes that Tenon did not launch ($0.4000 an hour)"
+    assert replace(sums, unlaunched=0, others=0, others_cost=0) == own_sums
+    assert own_sums.left_out == ""
 
 
 def test_no_node_has_totals_too() -> None:

@@ -276,6 +276,7 @@ def test_what_is_over_is_not_shown() -> None:
 COST = ClusterCost(
     at=NOW,
     nodes=3,
+    others=2,
     price=0.3,
     lower_bound=0.25,
     pools=[CostPart(name="web", price=0.2), CostPart(name="api", price=0.1)],
@@ -291,6 +292,7 @@ def test_the_page_says_what_the_cluster_and_its_namespaces_cost_and_which_comman
     _, _, section = shown.partition("#### What the cluster cost at 2026-11-21 12:00:00 UTC\n\n")
     assert section.startswith(
         "- 3 nodes, 0.3000 USD/h; any nodes for its pods cost at least 0.2500 USD/h\n"
+        "- not counted: 2 nodes that Tenon did not launch\n"
         "- by NodePool, in USD/h: web 0.2000, api 0.1000, 2 more\n"
         "- by namespace, in USD/h: shop 0.1800; no pod uses 0.1200 USD/h\n"
         "- planned since then: 2 nodes, 0.2500 USD/h\n"

@@ -158,7 +158,7 @@ def test_tables_of_the_past_have_the_figures_of_the_record(busy_page: Page) -> N
     assert f"Disruption commands ({len(past.whole.commands)})" in busy_page.words
     assert f"Interruptions ({len(past.whole.interruptions)})" in busy_page.words
     assert "lower bound $6.1000" in busy_page.words
-    assert "$6.1000an hour is the lower bound; nodes of NodePools cost 1.51 times that" in busy_page.words
+    assert "$6.1000an hour is the lower bound; the nodes cost 1.51 times that" in busy_page.words
     assert [row for row in rows if row.startswith("ann | removal: Drain | ")]
 
 

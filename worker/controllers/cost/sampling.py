@@ -103,8 +103,9 @@ class CostController(Controller):
         snapshot.adopt(self._cache)
         sample = await asyncio.to_thread(self._sample, snapshot, headroom)
         now = datetime.fromtimestamp(seconds, UTC)
-        nodes = sum(bool(claim.provider_id) for claim in snapshot.claims)
-        self._latest.summary = summary_of(sample, at=now, nodes=nodes, lower_bound=self._bound)
+        nodes = sum(bool(claim.instance_id) for claim in snapshot.claims)
+        others = len(snapshot.nodes) - sum(snapshot.node_of(claim) is not None for claim in snapshot.claims)
+        self._latest.summary = summary_of(sample, at=now, nodes=nodes, others=others, lower_bound=self._bound)
         if self._interval is not None and now - self._interval.until > LONGEST_GAP:
             self._close()
         if self._interval is not None:
@@ -129,7 +130,7 @@ class CostController(Controller):
     def _sample(self, state: ClusterState, headroom: Mapping[str, Resources]) -> Sample:
         sample: dict[str, dict[Consumer, int]] = {}
         for claim in state.claims:
-            if claim.provider_id:
+            if claim.instance_id:
                 of_pool = sample.setdefault(claim.pool, {})
                 for consumer, price in self._shares(state, claim, headroom).items():
                     of_pool[consumer] = of_pool.get(consumer, 0) + price
