@@ -239,6 +239,7 @@ class WatchedFleet:
 
     async def _read_events(self) -> None:
         """Read what Tenon says about nodes that it cannot disrupt, and about pods that wait."""
+        await self.wait_synced()  # before that, no pod seems to wait, and what Tenon says of it would not be read
         while True:
             try:
                 events = await self._newest("DisruptionBlocked")
