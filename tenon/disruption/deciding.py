@@ -128,7 +128,7 @@ def why_held(situation: Situation) -> dict[str, str]:
             continue
         if first.blocker.is_about_node:
             sentences[node.claim] = f"Disruption is blocked: {first.event}"
-        elif first.blocker.graceful_only and all(hold.until is None for hold in keeping):
+        elif first.blocker.graceful_only and all(hold.until is None for hold in keeping if hold is not first):
             sentences[node.claim] = f"It is empty, but {first.event}"
     return sentences
 

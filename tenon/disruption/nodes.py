@@ -37,6 +37,8 @@ class ManagedNode:
     """When that ends; None if time alone does not end it."""
     held_by: str = ""
     """The DaemonSet or static pod of an empty node, and what protects it, that keeps graceful methods away (DIS-13)."""
+    held_until: datetime | None = None
+    """When that ends; None if time alone does not end it."""
     drifted: bool = False
     """Its NodeClaim has the condition Drifted."""
     disrupted_by: str = ""
@@ -97,6 +99,8 @@ class NodeDetail:
     """Deployments (``namespace/name``) with a pod on it that asks to start its new pod first."""
     held_by: str = ""
     """The pod, and what protects it, that keeps graceful methods away from the node (DIS-13); empty if none does."""
+    held_until: datetime | None = None
+    """When the protection of all its pods ends; None if time alone does not end it."""
     has_grace_period: bool = False
     """Its NodeClaim has a terminationGracePeriod, so pods that are protected do not keep drift away (DIS-14)."""
     drifted: str = ""

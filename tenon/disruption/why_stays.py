@@ -78,7 +78,7 @@ class WhyStays:
         if keeping and keeping[-1].blocker.is_final:
             return (*sentences, _capitalized(keeping[-1].why))
         if node.empty:
-            sentences += [_capitalized(hold.why) if hold.until else f"It is empty, but {hold.why}" for hold in keeping]
+            sentences += map(_of_empty_node, keeping)
             sentences += self._of_budgets(node, reason)
         elif detail is None:
             sentences.append("Its NodeClaim has no Node that could be simulated")
@@ -267,6 +267,11 @@ def _bought(claims: Sequence[PlannedClaim]) -> str:
 def _hosts(plan: Plan) -> str:
     names = sorted(name for name, pods in plan.placements.items() if pods)
     return f"{counted(len(names), 'existing node')} ({first_few(names, SHOWN)})"
+
+
+def _of_empty_node(hold: Hold) -> str:
+    is_of_pods = hold.blocker.graceful_only
+    return f"It is empty, but {hold.why}" if is_of_pods or not hold.until else _capitalized(hold.why)
 
 
 def _capitalized(text: str) -> str:

@@ -64,14 +64,23 @@ def pod_protection(pod: PodRecord, now: datetime) -> str:
     value = pod.do_not_disrupt
     if value == "true":
         return f"annotation {protecting_annotation(pod)} protects it"
-    seconds = go_seconds(value) if value else None
-    if seconds is None or seconds <= 0:
+    if _protected_seconds(pod) <= 0:
         return ""
-    started = from_epoch(pod.started_at)
-    if started is None:
+    end = pod_protected_until(pod)
+    if end is None:
         return f"annotation {labels.DO_NOT_DISRUPT} protects it for {value} from its start"
-    end = started + timedelta(seconds=seconds)
     return f"annotation {labels.DO_NOT_DISRUPT} protects it until {format_instant(end)}" if now < end else ""
+
+
+def pod_protected_until(pod: PodRecord) -> datetime | None:
+    """Return when the duration in the pod's annotation ends; None if it has none, or if the pod has not started."""
+    seconds, started = _protected_seconds(pod), from_epoch(pod.started_at)
+    return started + timedelta(seconds=seconds) if started is not None and seconds > 0 else None
+
+
+def _protected_seconds(pod: PodRecord) -> float:
+    """For how many seconds from its start the pod's annotation protects it; 0 if it states no duration."""
+    return (go_seconds(pod.do_not_disrupt) or 0.0) if pod.protected_for_a_time else 0.0
 
 
 def is_invalid_value(value: str) -> bool:

@@ -11,7 +11,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.disruption.commands.surging import deployment_key
 from tenon.disruption.nodes import ManagedNode, NodeDetail
 from tenon.disruption.pool_prices import PoolPrices, pool_prices
-from tenon.disruption.rules.held_pods import holder
+from tenon.disruption.rules.held_pods import held_until, holder
 from tenon.disruption.search.cost import rescheduling_cost
 from tenon.kube.pod import Pod
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget
@@ -142,6 +142,8 @@ class ModelView:
         records = [self.cluster.pods[uid].live.record for uid in node.pods]
         costs = facts.costs_managed
         drifted = self.drift(node, versions)
+        with_budgets = [(record, facts.budgets_of(record)) for record in records]
+        held_by = holder(with_budgets, _instant(self.now))
         return NodeDetail(
             node=node.name,
             instance_type=instance_type,
@@ -154,7 +156,8 @@ class ModelView:
             ),
             surges=tuple(sorted({deployment_key(record.pod) for record in records if record.surges})),
             has_grace_period=node.pool in graceful,
-            held_by=holder(((record, facts.budgets_of(record)) for record in records), _instant(self.now)),
+            held_by=held_by,
+            held_until=held_until(with_budgets, _instant(self.now)) if held_by else None,
             drifted=drifted,
             drift_message=drifted,
             drifted_since=_instant(self.now) if drifted else None,

@@ -16,7 +16,7 @@ from tenon.apis.shortage_price import usual_price
 from tenon.disruption.history.arrivals import read_arrivals
 from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.repair.breaker import veto
-from tenon.disruption.rules.held_pods import holder
+from tenon.disruption.rules.held_pods import held_until, holder
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.protection import node_protected_until, node_protection
 from tenon.kube.records import NodeRecord
@@ -90,9 +90,15 @@ class ManagedNodes:
         since = self._cache.empty_since(claim) if claim is not None else None
         if since is None:
             return managed
-        pods = self._cache.pods_on(managed.node)
-        held_by = holder(((pod, self._cache.moving.budgets_of(pod)) for pod in pods), now)
-        return replace(managed, empty=True, quiet_since=datetime.fromtimestamp(since, UTC), held_by=held_by)
+        pods = [(pod, self._cache.moving.budgets_of(pod)) for pod in self._cache.pods_on(managed.node)]
+        held_by = holder(pods, now)
+        return replace(
+            managed,
+            empty=True,
+            quiet_since=datetime.fromtimestamp(since, UTC),
+            held_by=held_by,
+            held_until=held_until(pods, now) if held_by else None,
+        )
 
 
 def protection_of(claim: ClaimRecord, node: NodeRecord | None, now: datetime) -> str:

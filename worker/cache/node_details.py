@@ -11,7 +11,7 @@ from tenon.apis.nodeclaim import DRIFTED
 from tenon.disruption.commands.surging import deployment_key
 from tenon.disruption.nodes import NodeDetail
 from tenon.disruption.pool_prices import PoolPrices, pool_prices
-from tenon.disruption.rules.held_pods import holder
+from tenon.disruption.rules.held_pods import held_until, holder
 from tenon.disruption.search.cost import rescheduling_cost
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord
@@ -91,6 +91,9 @@ def _detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: floa
     node_pods = [pod for pod in state.pods_on(node.name) if not pod.terminal]
     moving = [pod for pod in node_pods if pod.reschedulable]
     key = _offering(node.labels)
+    instant = datetime.fromtimestamp(now, UTC)
+    with_budgets = [(pod, state.moving.budgets_of(pod)) for pod in node_pods]
+    held_by = holder(with_budgets, instant)
     return NodeDetail(
         node=node.name,
         instance_type=key[0],
@@ -100,7 +103,8 @@ def _detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: floa
         pods=tuple(state.recreated_pod(pod) for pod in moving),
         cost=rescheduling_cost(state.eviction_terms(pod) for pod in moving),
         surges=tuple(sorted({deployment_key(pod.pod) for pod in moving if pod.surges})),
-        held_by=holder(((pod, state.moving.budgets_of(pod)) for pod in node_pods), datetime.fromtimestamp(now, UTC)),
+        held_by=held_by,
+        held_until=held_until(with_budgets, instant) if held_by else None,
         has_grace_period=claim.termination_grace_seconds is not None,
         drifted=str(claim.condition(DRIFTED).get("reason") or DRIFTED) if claim.is_true(DRIFTED) else "",
         drift_message=str(claim.condition(DRIFTED).get("message") or ""),

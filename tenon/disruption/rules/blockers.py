@@ -28,7 +28,7 @@ from tenon.disruption.freezes.freeze import (
     is_frozen,
 )
 from tenon.disruption.history.arrivals import rest_until, times_moved
-from tenon.disruption.nodes import ManagedNode
+from tenon.disruption.nodes import ManagedNode, NodeDetail
 from tenon.disruption.repair.breaker import MAX_UNHEALTHY_PERCENT
 from tenon.disruption.rules.approvals import is_asked_for, refused_until, stays_for_waiting, why_asked
 from tenon.disruption.rules.consolidatable import is_over, over_at
@@ -252,10 +252,24 @@ def _keeps_pods(node: ManagedNode, situation: Situation) -> str:
 
 
 def _pod(node: ManagedNode, situation: Situation) -> str:
+    """The pod that keeps the node; empty if none does, or none does any more."""
+    facts = _pod_facts(node, situation)
+    if facts is None or (facts.held_until is not None and facts.held_until <= situation.now):
+        return ""
+    return facts.held_by
+
+
+def _pod_until(node: ManagedNode, situation: Situation) -> datetime | None:
+    facts = _pod_facts(node, situation)
+    return facts.held_until if facts is not None else None
+
+
+def _pod_facts(node: ManagedNode, situation: Situation) -> ManagedNode | NodeDetail | None:
+    """What says which pod keeps the node: the model, or else what is known of an empty node; None if no pod does."""
     detail = situation.detail_of(node)
     if detail is not None and detail.held_by:
-        return detail.held_by
-    return node.held_by if node.empty else ""
+        return detail
+    return node if node.empty else None
 
 
 def _is_restless(node: ManagedNode, situation: Situation) -> bool:
@@ -522,7 +536,7 @@ BLOCKERS = (
         reported=True,
         needs_model=True,
     ),
-    Blocker(POD, VOLUNTARY, _pod, _pod, reported=True, graceful_only=True),
+    Blocker(POD, VOLUNTARY, _pod, _pod, ends=_pod_until, reported=True, graceful_only=True),
     Blocker(
         "CapacityBuffer",
         CONSOLIDATION,

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from tenon.disruption.commands.pod_mark import pod_mark
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, eviction_refusal
-from tenon.kube.protection import pod_protection
+from tenon.kube.protection import pod_protected_until, pod_protection
 from tenon.kube.records import PodRecord
 
 
@@ -28,6 +28,21 @@ def holder(
     """
     held_pods = ((pod, why_held(pod, budgets, now, after_surge=after_surge)) for pod, budgets in pods)
     return next((f"pod {pod.key}: {why}" for pod, why in held_pods if why), "")
+
+
+def held_until(pods: Iterable[tuple[PodRecord, Sequence[PodDisruptionBudget]]], now: datetime) -> datetime | None:
+    """Return when all pods of a node may be evicted, which may be now; None if time alone does not end what holds one.
+
+    ``pods``: as for `holder`.
+    """
+    latest = now
+    for pod, budgets in pods:
+        if why_held(pod, budgets, now):
+            end = pod_protected_until(pod)
+            if end is None or why_held(pod, budgets, end):
+                return None
+            latest = max(latest, end)
+    return latest
 
 
 def why_held(

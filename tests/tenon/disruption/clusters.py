@@ -29,7 +29,7 @@ from tenon.disruption.nodes import ManagedNode, NodeDetail
 from tenon.disruption.pool_policy import PoolPolicy
 from tenon.disruption.repair.policies import REBOOT_NODE, REPLACE_NODE, RepairPolicy, RepairPolicySet, built_in
 from tenon.disruption.repair.pool_policies import PoolRepair
-from tenon.disruption.rules.held_pods import holder
+from tenon.disruption.rules.held_pods import held_until, holder
 from tenon.disruption.rules.repair import with_breaker
 from tenon.disruption.search.cost import rescheduling_cost
 from tenon.disruption.situation import Situation
@@ -295,7 +295,9 @@ def situation(cluster: Cluster) -> Situation:
             continue
         records = [record for record in records_of(name, spec, now) if not record.terminal]
         moving = [record for record in records if record.reschedulable]
-        held_by = spec.held_by or holder(((record, selecting(record.pod, budgets)) for record in records), now)
+        with_budgets = [(record, selecting(record.pod, budgets)) for record in records]
+        held_by = spec.held_by or holder(with_budgets, now)
+        until = held_until(with_budgets, now) if held_by and not spec.held_by else None
         quiet = None if spec.quiet is None else now - duration(spec.quiet)
         managed.append(
             ManagedNode(
@@ -311,6 +313,7 @@ def situation(cluster: Cluster) -> Situation:
                 node=name,
                 terminating=spec.terminating,
                 held_by=held_by if not moving else "",
+                held_until=until if not moving else None,
                 drifted=bool(spec.drifted),
                 disrupted_by=spec.disrupted_by,
                 replacement_for=spec.replacement_for,
@@ -337,6 +340,7 @@ def situation(cluster: Cluster) -> Situation:
                 (record.pod.priority, record.stated_cost(deletion_costs_managed=False)) for record in moving
             ),
             held_by=held_by,
+            held_until=until,
             has_grace_period=spec.grace_period,
             drifted=spec.drifted,
             drift_message=spec.drift_message,

@@ -10,6 +10,7 @@ from tenon.disruption.decision import Candidate, Command
 from tenon.disruption.forecast import LOOKS, next_consolidation
 from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.pool_policy import PoolPolicy
+from tenon.disruption.rules.blockers import is_free
 from tenon.disruption.situation import Situation
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -38,6 +39,20 @@ def test_the_forecast_looks_at_each_end_of_a_wait_until_consolidation_would_act(
         (timedelta(minutes=1), ()),
         (timedelta(minutes=3), (empty,)),
     ], "a node that is free already has no wait"
+
+
+def test_the_forecast_looks_when_the_duration_in_do_not_disrupt_of_a_pod_ends() -> None:
+    """A pod without an end keeps its node for ever."""
+    empty = Command("emptiness", Reason.EMPTY, "empty", (Candidate(NODE, NOON),))
+    quiet = replace(NODE, quiet_since=NOON - timedelta(hours=1), held_by="pod shop/batch: annotation protects it")
+
+    def decided(then: Situation) -> tuple[Command, ...]:
+        return (empty,) if is_free(then.nodes[0], then, Reason.EMPTY) else ()
+
+    ends = NOON + timedelta(minutes=30)
+    (look,) = next_consolidation(Situation([replace(quiet, held_until=ends)], POLICIES, NOON), decided)
+    assert (look.at, look.commands) == (ends, (empty,))
+    assert next_consolidation(Situation([quiet], POLICIES, NOON), decided) == []
 
 
 def test_the_forecast_of_many_waits_is_bounded_and_ends_with_the_last_of_them() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tenon.disruption.rules.held_pods import held_until
 from tenon.kube.records import PodRecord
 from tests.worker.cache.objects import budget, claim, node, owned_by, running
 from worker.cache.cluster import ClusterCache
@@ -103,6 +104,31 @@ def test_dis13_a_budget_at_zero_or_several_budgets_hold_the_node_of_a_daemon(
 )
 def test_dis13_a_budget_does_not_matter_for_pods_that_a_drain_leaves_alone(pod: PodRecord) -> None:
     assert held_by(pod, budgets=(stated(0),)) == ""
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "budgets", "until"),
+    [
+        (("1h", "2h"), (), at("2026-01-01T02:00:00Z")),
+        (("1h", "true"), (), None),
+        (("1h",), (stated(0),), None),
+        (("1h",), (stated(1),), at("2026-01-01T01:00:00Z")),
+        ((), (), at("2026-01-01T00:30:00Z")),
+    ],
+)
+def test_what_holds_a_node_ends_with_the_last_duration_if_nothing_else_holds_it(
+    annotations: tuple[str, ...], budgets: tuple[Any, ...], until: datetime | None
+) -> None:
+    pods = [(daemon(meta=annotated(value)), [item.value for item in budgets]) for value in annotations]
+    assert held_until(pods, at("2026-01-01T00:30:00Z")) == until
+
+
+def test_a_duration_that_has_not_begun_has_no_end() -> None:
+    assert held_until([(daemon(since="", meta=annotated("1h")), ())], at("2026-01-01T00:30:00Z")) is None
 
 
 @pytest.mark.parametrize(
