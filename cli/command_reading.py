@@ -33,6 +33,7 @@ CONCURRENCY = 10
 MOST_RUNNING = 100
 """How many commands under way a view that is read again and again has."""
 QUERY_TIMEOUT = timedelta(seconds=5)
+NOT_ANSWERED = "no worker says what it waits for"
 
 
 def commands_query(cluster: str, *, running: bool) -> str:
@@ -165,7 +166,7 @@ async def _progress(handle: WorkflowHandle[Any, Any]) -> CommandProgress:
     try:
         answer: CommandProgress = await handle.query(DisruptionCommandWorkflow.progress, rpc_timeout=QUERY_TIMEOUT)
     except (WorkflowQueryFailedError, RPCError):
-        return CommandProgress(waits="no worker says what it waits for")
+        return CommandProgress(waits=NOT_ANSWERED)
     return answer
 
 
@@ -182,34 +183,60 @@ def outcome(result: DisruptResult) -> str:
 
 
 class RunningCommands:
-    """The commands under way, for a view that asks again and again. The input of a run is read once."""
+    """The commands under way of a cluster, for a view that asks again and again. The input of a run is read once."""
 
-    def __init__(self, cluster: str) -> None:
-        self._cluster = cluster
-        self._inputs: dict[str, DisruptInput] = {}
-        """By the ID of the run."""
+    def __init__(self) -> None:
+        self._inputs: dict[str, DisruptInput | None] = {}
+        """By the ID of the run; None for one that cannot be read."""
+        self._answered_runs: set[str] = set()
+        """The IDs of the runs that wait for no person, and never will."""
 
-    async def read(self, client: Client, nodes: Mapping[str, str] | None = None) -> list[CommandView]:
+    async def read(self, client: Client, cluster: str, nodes: Mapping[str, str] | None = None) -> list[CommandView]:
         """Return the commands, the oldest first. ``nodes``: by NodeClaim, the name of its Node, if that is known.
 
         Raises:
             RPCError: Temporal does not answer.
         """
-        runs = client.list_workflows(commands_query(self._cluster, running=True), limit=MOST_RUNNING)
-        executions = sorted([execution async for execution in runs], key=lambda execution: execution.start_time)
-        present = {execution.run_id for execution in executions}
-        self._inputs = {run_id: begin for run_id, begin in self._inputs.items() if run_id in present}
+        executions = await self._executions(client, cluster)
         return list(
             await bounded(executions, CONCURRENCY, lambda execution: self._read(client, execution, nodes or {}))
         )
 
+    async def awaiting_approval(
+        self, client: Client, cluster: str, nodes: Mapping[str, str] | None = None
+    ) -> list[CommandView]:
+        """Return the commands that wait for a person, as above. A command that never will is asked once at most."""
+        executions = [run for run in await self._executions(client, cluster) if run.run_id not in self._answered_runs]
+        views = await bounded(executions, CONCURRENCY, lambda run: self._awaiting(client, run, nodes or {}))
+        return [view for view in views if view is not None]
+
+    async def _executions(self, client: Client, cluster: str) -> list[WorkflowExecution]:
+        runs = client.list_workflows(commands_query(cluster, running=True), limit=MOST_RUNNING)
+        executions = sorted([execution async for execution in runs], key=lambda execution: execution.start_time)
+        present = {execution.run_id for execution in executions}
+        self._inputs = {run_id: begin for run_id, begin in self._inputs.items() if run_id in present}
+        self._answered_runs &= present
+        return executions
+
+    async def _awaiting(
+        self, client: Client, execution: WorkflowExecution, nodes: Mapping[str, str]
+    ) -> CommandView | None:
+        begin = await self._input(client, execution)
+        asks = begin is not None and begin.command.approval is not None and begin.awaited is None
+        view = await read_command(client, execution, nodes, begin) if asks else None
+        if view is None or not (view.awaits_approval or view.waits == NOT_ANSWERED):
+            self._answered_runs.add(execution.run_id)
+        return view if view is not None and view.awaits_approval else None
+
     async def _read(self, client: Client, execution: WorkflowExecution, nodes: Mapping[str, str]) -> CommandView:
-        try:
-            begin = self._inputs.get(execution.run_id)
-            if begin is None:
+        begin = await self._input(client, execution)
+        return await read_command(client, execution, nodes, begin) if begin is not None else _unreadable(execution)
+
+    async def _input(self, client: Client, execution: WorkflowExecution) -> DisruptInput | None:
+        if execution.run_id not in self._inputs:
+            try:
                 begin = await input_of(client.get_workflow_handle(execution.id, run_id=execution.run_id))
-                if begin is not None:
-                    self._inputs[execution.run_id] = begin
-            return await read_command(client, execution, nodes, begin)
-        except (PayloadCodecError, ValueError):  # encrypted, and this shell has no key, or of another version
-            return _unreadable(execution)
+            except (PayloadCodecError, ValueError):  # encrypted, and this shell has no key, or of another version
+                begin = None
+            self._inputs[execution.run_id] = begin
+        return self._inputs[execution.run_id]

@@ -10,6 +10,7 @@ import typer
 
 from activities.clock import utc_now
 from cli.application import create_app, examples
+from cli.command_reading import RunningCommands
 from cli.console import output_console
 from cli.name_completion import node_names
 from cli.nodes import outcomes, watching
@@ -283,8 +284,10 @@ def list_nodes(
         print("--watch prints tables only.", file=sys.stderr)
         raise typer.Exit(2)
 
+    running_commands = RunningCommands()
+
     async def read() -> NodeList:
-        return await read_list(cluster, blocked=blocked, selects=choice.selects)
+        return await read_list(cluster, blocked=blocked, selects=choice.selects, running_commands=running_commands)
 
     nodes = run(read())
     print_list(nodes, ordered(nodes.rows, sort), output, blocked=blocked)

@@ -64,10 +64,10 @@ class WorkflowControl:
         from cli.command_reading import RunningCommands, open_command
 
         client = await self._connected()
-        self._commands = self._commands or RunningCommands(self.cluster)
+        self._commands = self._commands or RunningCommands()
         try:
             async with asyncio.timeout(COMMAND_SECONDS):
-                views = await self._commands.read(client)
+                views = await self._commands.read(client, self.cluster)
         except (RPCError, TimeoutError) as error:
             self._client = None
             raise ControlError(f"Temporal does not answer ({_why(error)})") from None

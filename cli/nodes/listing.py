@@ -76,11 +76,21 @@ class NodeList:
 
 
 async def read_list(
-    cluster: str | None, *, blocked: bool = False, selects: Callable[[NodeRow], bool] = lambda _: True
+    cluster: str | None,
+    *,
+    blocked: bool = False,
+    selects: Callable[[NodeRow], bool] = lambda _: True,
+    running_commands: RunningCommands | None = None,
 ) -> NodeList:
     """Return the nodes, and if only blocked ones are wanted, also what else is stuck.
 
     That are pods that get no node, commands that wait for an approval, and what EC2 and kube-scheduler refuse.
+
+    Args:
+        cluster: its name; None for that of the context.
+        blocked: whether only blocked nodes are wanted.
+        selects: which nodes are wanted.
+        running_commands: what was read of commands before, for a list that is read again and again.
 
     Raises:
         FleetError, ApiError, ConfigError: neither Kubernetes nor Temporal answers.
@@ -103,7 +113,7 @@ async def read_list(
         in_kubernetes = Fleet([], [], [], utc_now())
     rows = [row for row in _joined(in_kubernetes.rows, executions) if selects(row) and (row.is_blocked or not blocked)]
     states = await _states(client, name, [row.claim for row in rows if row.is_blocked])
-    commands = await _waiting_commands(client, name, in_kubernetes.rows)
+    commands = await _waiting_commands(running_commands or RunningCommands(), client, name, in_kubernetes.rows)
     rows = with_waits(rows, map(open_command, commands), in_kubernetes.frozen)
     reasons = {_claim_of(execution): _text(execution, names.REASON.name) for execution in executions}
     if not blocked:
@@ -127,13 +137,15 @@ def _still_pending(groups: Sequence[PendingPods], fleet: Fleet) -> list[PendingP
     return [group for group in groups if not fleet.rows or not keys.isdisjoint(group.pods)]
 
 
-async def _waiting_commands(client: Client, cluster: str, rows: Sequence[NodeRow]) -> list[CommandView]:
+async def _waiting_commands(
+    running_commands: RunningCommands, client: Client, cluster: str, rows: Sequence[NodeRow]
+) -> list[CommandView]:
+    names_of_nodes = {row.claim: row.node for row in rows if row.node}
     try:
-        commands = await RunningCommands(cluster).read(client, {row.claim: row.node for row in rows if row.node})
+        return await running_commands.awaiting_approval(client, cluster, names_of_nodes)
     except RPCError as error:
         print(f"The commands under way cannot be read: {error}", file=sys.stderr)
         return []
-    return [command for command in commands if command.awaits_approval]
 
 
 async def _executions(cluster: str | None) -> tuple[Client, str, list[WorkflowExecution]]:

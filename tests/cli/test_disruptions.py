@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
@@ -14,12 +15,14 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 from typer.testing import CliRunner, Result
 
+from cli import command_reading
 from cli.command_reading import RunningCommands
 from cli.main import app
 from tenon.evolve import evolve
-from tenon.messages.command_steps import DisruptInput
+from tenon.messages.command_steps import CommandProgress, DisruptInput
 from tenon.messages.disruption import DisruptionCommand, MeasuredSaving
 from tests.cli.fleet_api import serving_fleet, varied_fleet
+from tests.workflows.approvable_command import ANN, ASKING, waits
 from tests.workflows.fake_steps import FakeSteps, command
 from tests.workflows.running_command import Handle
 from tests.workflows.waiting import until
@@ -152,9 +155,50 @@ async def test_a_command_that_cannot_be_read_hides_no_other_one(temporal: Workfl
         task_queue=names.task_queue(cluster),
         search_attributes=TypedSearchAttributes([SearchAttributePair(names.CLUSTER, cluster)]),
     )
-    running_commands = RunningCommands(cluster)
+    running_commands = RunningCommands()
 
     async def is_listed() -> bool:
-        return [view.step for view in await running_commands.read(temporal.client)] == ["unreadable"]
+        return [view.step for view in await running_commands.read(temporal.client, cluster)] == ["unreadable"]
 
     await until(is_listed)
+
+
+async def test_a_list_that_is_read_again_asks_only_the_commands_that_wait_for_a_person(
+    temporal: WorkflowEnvironment, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_ids: list[str] = []
+    progress = command_reading._progress
+
+    async def counted(handle: Any) -> CommandProgress:
+        asked_ids.append(handle.id)
+        return await progress(handle)
+
+    monkeypatch.setattr(command_reading, "_progress", counted)
+    running_commands, steps = RunningCommands(), FakeSteps()
+    steps.waits = "default-new is not initialized"
+
+    async def waiting() -> list[str]:
+        return [view.id for view in await running_commands.awaiting_approval(temporal.client, cluster)]
+
+    with temporal.with_time_skipping_disabled():
+        async with running(temporal, cluster, steps, ASKING) as handle:
+            await waits(handle)
+            await temporal.client.start_workflow(
+                "DisruptionCommand",
+                DisruptInput(cluster=cluster, command=evolve(command(), id="empty-1")),
+                id=names.command_id(cluster, "empty-1"),
+                task_queue=names.task_queue(cluster),
+                search_attributes=TypedSearchAttributes([SearchAttributePair(names.CLUSTER, cluster)]),
+            )
+
+            async def both_are_listed() -> bool:
+                return len(await running_commands.read(temporal.client, cluster)) == 2
+
+            await until(both_are_listed)
+            asked_ids.clear()
+            assert [await waiting(), await waiting()] == [[ASKING.id], [ASKING.id]]
+            assert asked_ids == [handle.id] * 2, "the other one asks nobody"
+            await handle.execute_update(DisruptionCommandWorkflow.approve, ANN)
+            asked_ids.clear()
+            assert [await waiting(), await waiting()] == [[], []]
+            assert asked_ids == [handle.id]
