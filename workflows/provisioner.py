@@ -40,7 +40,6 @@ with workflow.unsafe.imports_passed_through():
     from tenon.node import launch_breaker
     from tenon.provisioning import page
     from tenon.provisioning.batch_lines import remembered, with_unlaunched
-    from tenon.provisioning.cost_section import with_planned
     from tenon.provisioning.pending_pods import without_placed_pods
     from tenon.provisioning.shortage_sentences import still_waiting
     from tenon.sentences import counted
@@ -158,7 +157,6 @@ class ProvisionerWorkflow(PlannerCaller):
         planned = await self.call(ActivityName.PLAN, plan_input, PlanResult, summary)
         self.pauses = planned.pauses
         self.last_plan = evolve(planned, pauses=[], reopened=[], over_quota=[], planned_at=workflow.now())
-        self.cost = with_planned(self.cost, planned)
         for key in (offering.key for offering in planned.reopened):
             if key in self.unavailable:
                 self.unavailable[key] = backoff.launched(self.unavailable[key], workflow.now())

@@ -250,10 +250,6 @@ class ClusterCost(Message):
     more_namespaces: int = 0
     unused: float = 0.0
     """What no pod requests."""
-    planned_nodes: int = 0
-    """How many NodeClaims the workflow has had created since."""
-    planned_price: float = 0.0
-    """What these cost as planned."""
 
 
 class BatchSummary(Message):

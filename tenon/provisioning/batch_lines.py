@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice, zip_longest
+from typing import NamedTuple
 
 from tenon.apis.reasons import Reason, camel_case
 from tenon.evolve import evolve
@@ -101,27 +102,42 @@ def _text(outcome: BatchOutcome) -> str:
     return shortened("; ".join(parts) or "nothing to buy", MAX_LINE)
 
 
-def _purchases(outcome: BatchOutcome) -> list[str]:
-    """Name the NodeClaims without those that got no instance, with what they cost."""
+class Created(NamedTuple):
+    """The NodeClaims of a batch that EC2 did not refuse."""
+
+    number: int
+    price: float | None
+    """Dollars an hour as planned; None if the price of some is not known."""
+
+
+def created(outcome: BatchOutcome) -> Created:
+    """Return the NodeClaims of a batch without those that got no instance, as far as they are remembered."""
     prices = {claim.name: claim.price for claim in outcome.claims if claim.price is not None}
     unlaunched = _unlaunched(outcome)
-    names = [claim.name for claim in outcome.claims if claim.name not in unlaunched]
-    number = outcome.claim_count - len(unlaunched)
-    if number <= 0:
+    number = max(0, outcome.claim_count - len(unlaunched))
+    if _answer_was_lost(outcome) or not all(name in prices for name in unlaunched):
+        return Created(number, None)
+    return Created(number, outcome.price - sum(prices[name] for name in unlaunched))
+
+
+def _purchases(outcome: BatchOutcome) -> list[str]:
+    """Name the NodeClaims without those that got no instance, with what they cost."""
+    number, price = created(outcome)
+    if not number:
         return []
-    shown = names[:NAMED_CLAIMS]
+    unlaunched = _unlaunched(outcome)
+    shown = [claim.name for claim in outcome.claims if claim.name not in unlaunched][:NAMED_CLAIMS]
     more = f" and {number - len(shown)} more" if number > len(shown) else ""
-    created = f"created {', '.join(shown)}{more}" if shown else f"created {counted(number, 'NodeClaim')}"
+    text = f"created {', '.join(shown)}{more}" if shown else f"created {counted(number, 'NodeClaim')}"
     if _lacks_some(outcome):
-        created = f"created at most {counted(number, 'NodeClaim')}"
+        text = f"created at most {counted(number, 'NodeClaim')}"
     if _answer_was_lost(outcome):
-        return [created]
-    if all(name in prices for name in unlaunched):
-        price = outcome.price - sum(prices[name] for name in unlaunched)
+        return [text]
+    if price is not None:
         planned = f"planned at {per_hour(price)}"
     else:
         planned = f"planned at {per_hour(outcome.price)} with those that got no instance"
-    return [for_temporal_ui(f"{created}, {planned}")]
+    return [for_temporal_ui(f"{text}, {planned}")]
 
 
 def _answer_was_lost(outcome: BatchOutcome) -> bool:

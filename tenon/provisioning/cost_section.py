@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
-from tenon.evolve import evolve
-from tenon.messages.provisioning import ClusterCost, CostPart, PlanResult
+from tenon.messages.provisioning import BatchOutcome, ClusterCost, CostPart
 from tenon.money import per_hour
+from tenon.provisioning.batch_lines import REMEMBERED, created
 from tenon.sentences import counted, for_temporal_ui
 
 MORE = (
@@ -16,7 +17,7 @@ MORE = (
 )
 
 
-def cost_section(cost: ClusterCost | None, most: int) -> list[str]:
+def cost_section(cost: ClusterCost | None, last_batches: Sequence[BatchOutcome], most: int) -> list[str]:
     """Return the section in Markdown; nothing if the leader has not measured the cluster. ``most``: names of a line."""
     if cost is None:
         return []
@@ -29,21 +30,21 @@ def cost_section(cost: ClusterCost | None, most: int) -> list[str]:
         *([f"- not counted: {counted(cost.others, 'node')} that Tenon did not launch"] if cost.others else []),
         *_parts("NodePool", cost.pools, cost.more_pools, most),
         *_parts("namespace", cost.namespaces, cost.more_namespaces, most, f"no pod uses {_price(cost.unused)}"),
-        *(
-            [f"- planned since then: {counted(cost.planned_nodes, 'node')}, {_price(cost.planned_price)}"]
-            if cost.planned_nodes
-            else []
-        ),
+        *_planned_since(cost.at, last_batches),
         "- now: `tenon cost`, `tenon top`",
     ]
 
 
-def with_planned(cost: ClusterCost | None, plan: PlanResult) -> ClusterCost | None:
-    """Return the cost with what a plan adds to it, because the leader measures it again with its next answer only."""
-    if cost is None:
-        return None
-    nodes, price = cost.planned_nodes + len(plan.claims), cost.planned_price + plan.price
-    return evolve(cost, planned_nodes=nodes, planned_price=price)
+def _planned_since(measured: datetime, last_batches: Sequence[BatchOutcome]) -> list[str]:
+    """Say what batches added since the leader measured, without what EC2 refused. It measures again with its answer."""
+    batches = [created(outcome) for outcome in last_batches if outcome.at > measured]
+    nodes = sum(batch.number for batch in batches)
+    if not nodes:
+        return []
+    at_least = "" if len(batches) < REMEMBERED else "at least "  # the workflow forgets earlier batches
+    prices = [batch.price for batch in batches if batch.price is not None]
+    price = f", {_price(sum(prices))}" if len(prices) == len(batches) else ""
+    return [f"- planned since then: {at_least}{counted(nodes, 'node')}{price}"]
 
 
 def _parts(title: str, parts: Sequence[CostPart], more: int, most: int, rest: str = "") -> list[str]:

@@ -108,7 +108,7 @@ def current_details(
             *_section(
                 "Last batches (UTC)", [batch_line(outcome) for outcome in reversed(last_batches)], room.line, REMEMBERED
             ),
-            *cost_section(cost, room.costs),
+            *cost_section(cost, last_batches, room.costs),
             "",
             MORE,
         ]

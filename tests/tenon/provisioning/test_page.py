@@ -22,7 +22,6 @@ from tenon.messages.provisioning import (
     UnlaunchedClaims,
 )
 from tenon.provisioning import batch_lines, page
-from tenon.provisioning.cost_section import with_planned
 from tenon.provisioning.pending_pods import without_place, without_placed_pods
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -287,8 +286,7 @@ COST = ClusterCost(
 
 
 def test_the_page_says_what_the_cluster_and_its_namespaces_cost_and_which_command_says_more() -> None:
-    cost = with_planned(COST, PLAN)
-    shown = page.current_details("c", "waits", [], [], [], None, [], NOW, cost)
+    shown = page.current_details("c", "waits", batch_lines.remembered([], PLAN, 7, LATER), [], [], None, [], NOW, COST)
     _, _, section = shown.partition("#### What the cluster cost at 2026-11-21 12:00:00 UTC\n\n")
     assert section.startswith(
         "- 3 nodes, 0.3000 USD/h; any nodes for its pods cost at least 0.2500 USD/h\n"
@@ -301,6 +299,22 @@ def test_the_page_says_what_the_cluster_and_its_namespaces_cost_and_which_comman
     for command in ("tenon cost --by namespace", "tenon explain pod", "tenon why NODE", "--disruption"):
         assert command in shown
     assert "What the cluster cost" not in page.current_details("c", "waits", [], [], [], None, [], NOW)
+
+
+def planned_since(outcomes: list[BatchOutcome]) -> list[str]:
+    shown = page.current_details("c", "waits", outcomes, [], [], None, [], NOW, COST)
+    return [line for line in shown.splitlines() if line.startswith("- planned since then")]
+
+
+def test_what_ec2_refused_is_not_planned_since_the_measurement_and_neither_is_what_was_planned_before() -> None:
+    plan = evolve(PLAN, claim_prices=[0.1, 0.15])
+    outcomes = batch_lines.remembered(batch_lines.remembered([], plan, 6, NOW), plan, 7, LATER)
+    assert planned_since(outcomes) == ["- planned since then: 2 nodes, 0.2500 USD/h"]
+    one_refused = batch_lines.with_unlaunched(outcomes, [refused("web-2")])
+    assert planned_since(one_refused) == ["- planned since then: 1 node, 0.1000 USD/h"]
+    assert planned_since(batch_lines.with_unlaunched(one_refused, [refused("web-1")])) == []
+    many = [evolve(outcomes[-1], batch=number) for number in range(batch_lines.REMEMBERED)]
+    assert planned_since(many) == ["- planned since then: at least 20 nodes, 2.5000 USD/h"]
 
 
 def test_the_pods_without_a_node_are_those_of_a_time_and_those_with_a_place_get_it() -> None:
