@@ -597,7 +597,7 @@ OFFERING_AVAILABLE = TextGauge(
 )
 OFFERINGS_REFUSED = TextGauge(
     "tenon_offerings_refused",
-    "Offerings that plans avoid because EC2 refused them, took them back or has no quota left for them.",
+    "Offerings that are unavailable to plans because EC2 refused or interrupted them, or has no quota left for them.",
     ("capacity_type", "reason"),
 )
 OFFERING_PRICE = TextGauge(
