@@ -101,6 +101,8 @@ class DisruptionWorkflow(PlannerCaller):
         self.recent_commands = begin.recent_commands
         self.forecast: ConsolidationForecast | None = None
         """The last one that an operator asked for, until a command starts."""
+        self.foreseeing: asyncio.Task[ConsolidationForecast] | None = None
+        """The search for it, which all operators share that ask meanwhile: the planner has few slots for searches."""
         self.running: set[str] = set()
         """The commands that this run started and whose workflows have not ended."""
         self.input_changed = False
@@ -196,7 +198,7 @@ class DisruptionWorkflow(PlannerCaller):
 
     async def _start(self, command: DisruptionCommand) -> None:
         now = workflow.now()
-        self.forecast = None
+        self.forecast = self.foreseeing = None
         self.by_claim = commands_without(self.by_claim, {candidate.claim for candidate in command.candidates})
         until = now + (MOVE_GRACE if command.moves_pods else COMMAND_GRACE)
         if command.approval is not None:
@@ -322,19 +324,22 @@ class DisruptionWorkflow(PlannerCaller):
     @workflow.update(name="forecast", description=forecast_page.FORECAST)
     async def tell_forecast(self, *_inputs: Any) -> ForecastAnswer:
         """Ask the planner what consolidation would do next, and show it on the page. An input is ignored."""
-        forecast_input = ForecastInput(cluster=self.cluster, ledger=self.by_claim)
+        if self.foreseeing is None or self.foreseeing.done():
+            self.foreseeing = asyncio.create_task(self._foresee())
+        foreseeing = self.foreseeing
         try:
-            self.forecast = await self.ask(
-                ActivityName.FORECAST,
-                forecast_input,
-                ConsolidationForecast,
-                "foresees consolidation",
-            )
+            answer = await foreseeing
         except ActivityError as error:
             workflow.logger.info("The planner gave no forecast", extra={"error": str(error.cause)})
             raise UpdateRefusedError(forecast_page.NO_ANSWER) from None
-        self._show()
-        return ForecastAnswer(forecast=forecast_page.lines(self.forecast))
+        if self.foreseeing is foreseeing:  # otherwise a command has started, of which the answer does not know
+            self.forecast = answer
+            self._show()
+        return ForecastAnswer(forecast=forecast_page.lines(answer))
+
+    async def _foresee(self) -> ConsolidationForecast:
+        forecast_input = ForecastInput(cluster=self.cluster, ledger=self.by_claim)
+        return await self.ask(ActivityName.FORECAST, forecast_input, ConsolidationForecast, "foresees consolidation")
 
     @workflow.query(description="The open commands: NodeClaim name to the command that disrupts it.")
     def open_commands(self) -> dict[str, OpenCommand]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import pytest
+from temporalio import activity
 from temporalio.api.sdk.v1 import WorkflowMetadata
-from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError, WorkflowUpdateStage
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
@@ -17,7 +19,7 @@ from tenon.evolve import evolve
 from tenon.messages.base import ActivityName
 from tenon.messages.command_approval import AwaitsApproval
 from tenon.messages.disruption import DisruptionCommand, DisruptionDecision
-from tenon.messages.forecast import ConsolidationForecast, ForecastAnswer, ForecastCommand
+from tenon.messages.forecast import ConsolidationForecast, ForecastAnswer, ForecastCommand, ForecastInput
 from tests.workflows.deciding_planner import Planner, answer, deciding, entry_of
 from tests.workflows.fake_steps import NOW, command, leaves_first
 from tests.workflows.waiting import until
@@ -93,6 +95,59 @@ async def test_an_operator_sees_on_the_page_what_consolidation_would_do_next_unt
             return "as asked at" not in await page_of(handle)
 
         await until(is_gone)
+
+
+class SlowForecaster(Planner):
+    """Answers an operator once the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_answer = asyncio.Event()
+
+    @activity.defn(name=ActivityName.FORECAST)
+    async def foresee(self, forecast_input: ForecastInput) -> ConsolidationForecast:
+        answer = await super().foresee(forecast_input)
+        await self.may_answer.wait()
+        return answer
+
+
+async def test_operators_who_ask_at_the_same_time_share_one_search(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """A search has a slot of the planner, which plans need too."""
+    planner = SlowForecaster()
+    planner.forecast = WOULD_ACT
+    async with deciding(temporal, cluster, planner) as handle:
+        asked = [
+            await handle.start_update(
+                "forecast", result_type=ForecastAnswer, wait_for_stage=WorkflowUpdateStage.ACCEPTED
+            )
+            for _ in range(3)
+        ]
+        planner.may_answer.set()
+        replies = [await update.result() for update in asked]
+        assert len({tuple(reply.forecast) for reply in replies}) == 1
+        assert planner.calls.count(ActivityName.FORECAST.value) == 1
+        await handle.execute_update("forecast", result_type=ForecastAnswer)
+        assert planner.calls.count(ActivityName.FORECAST.value) == 2
+
+
+async def test_a_forecast_that_a_command_overtook_is_answered_and_not_shown(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    planner = SlowForecaster()
+    planner.forecast = WOULD_ACT
+    async with deciding(temporal, cluster, planner) as handle:
+        asked = await handle.start_update(
+            "forecast", result_type=ForecastAnswer, wait_for_stage=WorkflowUpdateStage.ACCEPTED
+        )
+        planner.decisions.append(DisruptionDecision(commands=[EMPTY]))
+
+        async def started() -> bool:
+            return await entry_of(handle, "default-1") is not None
+
+        await until(started)
+        planner.may_answer.set()
+        assert (await asked.result()).forecast[0].startswith("Next consolidation: 2026-03-01 00:04:00 UTC")
+        assert "as asked at" not in await page_of(handle)
 
 
 async def test_an_operator_hears_that_the_worker_gives_no_forecast_and_the_workflow_goes_on(
