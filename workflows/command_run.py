@@ -58,6 +58,7 @@ class CommandRun(PlannerCaller):
         """Dollars an hour that it saves; None before that is known."""
         self.undone = ""
         """Why it was undone, in a clause."""
+        self.ended = False
         self.prepared = False
         """Something of the command may be in the cluster, so that a failure must be undone."""
         self.approve_until: datetime | None = None
@@ -180,6 +181,12 @@ class CommandRun(PlannerCaller):
         approve_until = self.approve_until if self.approval is None else None
         workflow.set_current_details(
             command_page.current_details(
-                self.begin.command, self.timeline, waits, approve_until, self.undone, self.reached
+                self.begin.command,
+                self.timeline,
+                waits,
+                approve_until,
+                self.undone,
+                self.reached,
+                ended=self.ended,
             )
         )

@@ -83,6 +83,8 @@ class DisruptionCommandWorkflow(ApprovableCommand):
                 continue
             if not (result.accepted or result.leaving or self.begin.command.decision == REBOOT):
                 self.show_saving(0.0)  # the list of commands that save something has none that failed
+            self.ended = True
+            self.show("")
             return result
 
     @workflow.query(description="What the command has done, a line each, and what it waits for.")

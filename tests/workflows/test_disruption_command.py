@@ -228,10 +228,12 @@ async def test_wsh16_new_pods_start_on_the_new_nodes_before_the_old_nodes_leave(
 async def test_n15_153_a_reboot_is_validated_and_requested_and_nothing_else(
     temporal: WorkflowEnvironment, cluster: str
 ) -> None:
-    """No taint, no replacement, nothing to undo, and no savings."""
+    """No taint, no replacement, nothing to undo, and no savings. Its page offers no cancellation any more."""
     steps = FakeSteps()
     async with running(temporal, cluster, steps, reboot()) as handle:
         result = await handle.result()
+        page = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+    assert "Request Cancellation" not in page.current_details
     assert (result.accepted, result.saving) == (["default-1"], None)
     assert steps.calls == ["validate command", "request reboot"]
 

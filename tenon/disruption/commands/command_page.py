@@ -158,6 +158,8 @@ def current_details(
     approve_until: datetime | None = None,
     undone: str = "",
     saving: float | None = None,
+    *,
+    ended: bool = False,
 ) -> str:
     """Render the page as Markdown.
 
@@ -168,6 +170,7 @@ def current_details(
         approve_until: when it counts as refused, if it waits for a person.
         undone: why it was undone, in a clause; empty if it was not.
         saving: dollars an hour that it saves; None before that is known.
+        ended: whether it can undo nothing any more, also if nobody knows what it saves.
     """
     saves = expected_saving(command) if saving is None else saved(saving)
     lines = [f"### {'; '.join(filter(None, (action(command), 'undone' if undone else saves)))}", ""]
@@ -186,7 +189,7 @@ def current_details(
         lines += ["", "#### Timeline (UTC)", "", *(f"- {line}" for line in timeline)]
     if approve_until is not None:
         lines += ["", _SENT, "", *_approval_help(command, approve_until), _CANCELLATION]
-    elif not undone and saving is None:
+    elif not (ended or undone or saving is not None):
         lines += ["", _SENT, "", f"{_NEEDS_NOTHING} {_CANCELLATION}"]
     return for_temporal_ui("\n".join(lines))
 

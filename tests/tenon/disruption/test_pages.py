@@ -90,7 +90,10 @@ def test_the_page_of_an_ended_command_says_what_it_saves_in_fact() -> None:
     assert measured.startswith("### Underutilized: replaces 1 node of NodePool web: n1, with web-2; saves 0.0500 USD/h")
     assert "; saves nothing\n" in command_page.current_details(MOVE, [], "", saving=0.0)
     assert "Request Cancellation" in command_page.current_details(MOVE, [], "")
-    assert not any("Request Cancellation" in shown for shown in (undone, measured)), "it can undo nothing any more"
+    ended = command_page.current_details(MOVE, [], "", ended=True)
+    assert not any("Request Cancellation" in shown for shown in (undone, measured, ended)), (
+        "it can undo nothing any more"
+    )
 
 
 def test_the_last_commands_say_how_they_ended_in_place_of_what_they_were_to_save() -> None:
