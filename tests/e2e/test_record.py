@@ -54,7 +54,7 @@ async def test_the_record_says_why_a_node_was_bought_and_who_removed_it_after_it
     assert isinstance(plan, PlanEntry)
     (purchase,) = plan.purchases
     assert (purchase.claim, purchase.pool, purchase.pods) == (name, pool.name, [pod])
-    assert "the cheapest of" in purchase.why
+    assert "the cheapest of" in purchase.why.choice
     assert plan.workflow == f"provisioner/{sandbox.cluster_name}"
     assert isinstance(launch, LaunchEntry)
     (instance,) = pool.instances(name)

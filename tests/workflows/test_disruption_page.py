@@ -116,14 +116,14 @@ async def test_operators_who_ask_at_the_same_time_share_one_search(temporal: Wor
     planner = SlowForecaster()
     planner.forecast = WOULD_ACT
     async with deciding(temporal, cluster, planner) as handle:
-        asked = [
+        updates = [
             await handle.start_update(
                 "forecast", result_type=ForecastAnswer, wait_for_stage=WorkflowUpdateStage.ACCEPTED
             )
             for _ in range(3)
         ]
         planner.may_answer.set()
-        replies = [await update.result() for update in asked]
+        replies = [await update.result() for update in updates]
         assert len({tuple(reply.forecast) for reply in replies}) == 1
         assert planner.calls.count(ActivityName.FORECAST.value) == 1
         await handle.execute_update("forecast", result_type=ForecastAnswer)
@@ -136,7 +136,7 @@ async def test_a_forecast_that_a_command_overtook_is_answered_and_not_shown(
     planner = SlowForecaster()
     planner.forecast = WOULD_ACT
     async with deciding(temporal, cluster, planner) as handle:
-        asked = await handle.start_update(
+        update = await handle.start_update(
             "forecast", result_type=ForecastAnswer, wait_for_stage=WorkflowUpdateStage.ACCEPTED
         )
         planner.decisions.append(DisruptionDecision(commands=[EMPTY]))
@@ -146,7 +146,7 @@ async def test_a_forecast_that_a_command_overtook_is_answered_and_not_shown(
 
         await until(started)
         planner.may_answer.set()
-        assert (await asked.result()).forecast[0].startswith("Next consolidation: 2026-03-01 00:04:00 UTC")
+        assert (await update.result()).forecast[0].startswith("Next consolidation: 2026-03-01 00:04:00 UTC")
         assert "as asked at" not in await page_of(handle)
 
 
