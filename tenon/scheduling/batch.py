@@ -51,6 +51,10 @@ class Batch:
         """Return the classes of all pods."""
         return [*self.classes, *self.later]
 
+    def spreads(self) -> bool:
+        """Whether pods spread over domains that are not single nodes."""
+        return any(pod_class.area is not None and pod_class.area.spreads for pod_class in self.all_classes())
+
     def shares(self) -> BlastRadius:
         """Return the rule about the share of a workload on one node, for one attempt."""
         return BlastRadius(self.problem.most_pods_share, self.problem.pods, self.problem.nodes)

@@ -39,9 +39,14 @@ class Placer:
         *,
         starts: GroupStarts | None = None,
         evenly: bool = False,
+        in_turn: bool = False,
         expired: Expired = never,
     ) -> None:
-        """Start without placed pods. ``evenly`` prefers new nodes with the fewest pods, in any domain."""
+        """Start without placed pods.
+
+        ``evenly`` prefers new nodes with the fewest pods, in any domain. ``in_turn`` lets the classes begin with
+        different domains.
+        """
         self._starts = starts or GroupStarts(())
         self._reached: dict[tuple[PodClass, str, str], bool] = {}
         """Valid until more pods are placed."""
@@ -51,7 +56,7 @@ class Placer:
         self._index = RoomIndex(self._rooms)
         self._fleets = fleets
         self._counts = counts
-        self._choices = DomainCandidates(self._rooms, fleets, domains)
+        self._choices = DomainCandidates(self._rooms, fleets, domains, in_turn=in_turn)
         counts.reaches = self._choices.holds_in
         self._forms: dict[tuple[PodClass, tuple[int, ...]], PodClass] = {}
         self._beside: dict[PodClass, PodClass] = {}
@@ -129,7 +134,8 @@ class Placer:
             if quota:
                 attraction = self._counts.attraction(pod_class, choice.domain_values)
                 # a node whose domain stays open counts in no domain, so it is the last resort
-                open_choices.append((-len(choice.domain_values), attraction, choice.price, choice.name, quota, choice))
+                rank = choice.turn, choice.name
+                open_choices.append((-len(choice.domain_values), attraction, choice.price, rank, quota, choice))
         open_choices.sort(key=lambda option: option[:4])
         followers = self._starts.followers(pod_class, self._counts.totals)
         if followers:

@@ -28,13 +28,26 @@ combinations are hardly intended, and every pod would have to check them all.
 class DomainCandidate:
     """Domains for the next pods of a class, and the class narrowed to them."""
 
-    __slots__ = ("_beside", "_origin", "_pods", "domain_values", "name", "next_bin", "next_room", "price", "terms")
+    __slots__ = (
+        "_beside",
+        "_origin",
+        "_pods",
+        "domain_values",
+        "name",
+        "next_bin",
+        "next_room",
+        "price",
+        "terms",
+        "turn",
+    )
 
     def __init__(self, domain_values: Chosen, origin: PodClass, terms: Terms, price: float) -> None:
         self.domain_values = domain_values
         self.terms = terms
         self.price = price
         self.name = tuple((key, value or "") for key, value in sorted(domain_values.items()))
+        self.turn = 0
+        """Which of the candidates comes first that are equal but for their names."""
         self.next_room = 0
         self.next_bin: dict[int, int] = {}
         self._origin = origin
@@ -47,6 +60,7 @@ class DomainCandidate:
         if variant is None:
             origin = self._origin.beside_daemons(groups)
             variant = self._beside[groups] = DomainCandidate(self.domain_values, origin, self.terms, self.price)
+            variant.turn = self.turn
         return variant
 
     @property
@@ -71,8 +85,14 @@ class _KeyOptions:
 class DomainCandidates:
     """The choices of each class, computed once."""
 
-    def __init__(self, rooms: Sequence[Room], fleets: Sequence[Fleet], domains: Domains) -> None:
-        """Take the nodes that may be used, and the fleets that could launch new ones."""
+    def __init__(
+        self, rooms: Sequence[Room], fleets: Sequence[Fleet], domains: Domains, *, in_turn: bool = False
+    ) -> None:
+        """Take the nodes that may be used, and the fleets that could launch new ones.
+
+        With ``in_turn``, each class begins with another of the domains between which nothing else decides.
+        """
+        self._turns: dict[int, int] | None = {} if in_turn else None
         self._rooms = rooms
         self._fleets = fleets
         self._domains = domains
@@ -95,6 +115,10 @@ class DomainCandidates:
                 DomainCandidate(domain_values, pod_class, terms, self._price(pod_class, terms))
                 for domain_values, terms in self._narrowed(pod_class)
             ]
+            if self._turns is not None:
+                turn = self._turns.setdefault(id(pod_class.origin), len(self._turns))
+                for number, candidate in enumerate(sorted(candidates, key=lambda candidate: candidate.name)):
+                    candidate.turn = (number + turn) % len(candidates)
         return candidates
 
     def forget_nodes(self) -> None:

@@ -115,6 +115,10 @@ def _best_plan(
     batch = Batch(problem, last, facts)
     fleet_plan = _complete(batch, expired, tables, columns=columns)
     if fleet_plan.comparable and not expired() and not last:
+        if columns is not None and batch.spreads():
+            # pods that are left over when a group is divided by its zones else all go to the same zone
+            other_plan = _complete(batch, expired, tables, columns=columns, domains_in_turn=True)
+            fleet_plan = other_plan if other_plan.is_better_than(fleet_plan) else fleet_plan
         is_beaten = partial(is_no_better, than=fleet_plan)
         fleet_plan = best(
             fleet_plan, [_complete(batch, expired, tables, order, is_beaten=is_beaten) for order in Order]
@@ -129,16 +133,21 @@ def _complete(
     in_turn: Order | None = None,
     columns: Columns | None = None,
     is_beaten: IsBeaten = is_never_beaten,
+    *,
+    domains_in_turn: bool = False,
 ) -> FleetPlan:
     """Return a plan whose spread constraints compared every domain that they should.
 
-    With ``is_beaten``, the plan is incomplete if its nodes are beaten on the way.
+    With ``is_beaten``, the plan is incomplete if its nodes are beaten on the way. With ``domains_in_turn``, each class
+    of pods begins with another domain.
     """
     compared: frozenset[tuple[int, str]] = frozenset()
     while True:
         if columns is not None:
             columns.least_unplaced = None
-        fleet_plan, missed = _solve(batch, compared, in_turn, expired, tables, columns, is_beaten)
+        fleet_plan, missed = _solve(
+            batch, compared, in_turn, expired, tables, columns, is_beaten, domains_in_turn=domains_in_turn
+        )
         if missed <= compared or fleet_plan.is_beaten:
             return fleet_plan
         if expired():
@@ -154,6 +163,8 @@ def _solve(
     tables: TypeTables,
     columns: Columns | None,
     is_beaten: IsBeaten,
+    *,
+    domains_in_turn: bool,
 ) -> tuple[FleetPlan, frozenset[tuple[int, str]]]:
     """Return a plan, and the (group, domain) pairs beyond ``compared`` that spread constraints should have compared.
 
@@ -181,7 +192,16 @@ def _solve(
         fleets = [Fleet(template) for template in domains.templates]
         share_limits(fleets)
     starts = GroupStarts(ways[id(pod_class)][-1] for pod_class in chain(stepwise, later))
-    placer = Placer(rooms, fleets, counts, domains, starts=starts, evenly=in_turn is Order.EMPTIEST, expired=expired)
+    placer = Placer(
+        rooms,
+        fleets,
+        counts,
+        domains,
+        starts=starts,
+        evenly=in_turn is Order.EMPTIEST,
+        in_turn=domains_in_turn,
+        expired=expired,
+    )
 
     stepwise = _in_order(stepwise, ways)
     unplaced = _place_all(

@@ -47,6 +47,10 @@ class FleetPlan:
         """Pods without a place, then the price without charges."""
         return self._unplaced(), round(sum(claim.price for claim in self.plan.claims), 9)
 
+    def is_better_than(self, other: FleetPlan) -> bool:
+        """Whether it costs less and has no higher price, with as many pods."""
+        return self.cost() < other.cost() and self.price() <= other.price()
+
     def places_all(self) -> bool:
         """Whether every pod has a place."""
         return not self._unplaced()
