@@ -95,6 +95,7 @@ async def launched(pool: Pool) -> int:
     return sum(bool(claim.get("status", {}).get("providerID")) for claim in await pool.claims())
 
 
+@pytest.mark.timeout(900 + STORM_SECONDS + 10 * BACK_WITHIN)
 async def test_a_storm_of_missing_capacity_is_calm_and_ends_within_minutes(
     make_pool: MakePool, kube: Kube, ec2: Ec2Admin, worker: WorkerProcess, tenon: Run
 ) -> None:
