@@ -34,7 +34,8 @@ def remembered(outcomes: Sequence[BatchOutcome], plan: PlanResult, batch: int, n
     """Return the last batches with one that was planned now.
 
     Pods that fit nowhere are planned again every few seconds. So a batch that bought nothing takes the place of the one
-    with the same outcome, and of too many lines, those that bought nothing go first.
+    with the same outcome, and of too many lines, those that bought nothing go first. So do those whose NodeClaims EC2
+    refused: while it has no capacity, there is one more every minute.
     """
     outcome = BatchOutcome(
         at=now,
@@ -56,7 +57,7 @@ def remembered(outcomes: Sequence[BatchOutcome], plan: PlanResult, batch: int, n
     same = outcome.pods, _text(outcome)
     earlier = [other for other in outcomes if plan.claims or (other.pods, _text(other)) != same]
     while len(earlier) >= REMEMBERED:
-        earlier.remove(next((other for other in earlier if not other.bought), earlier[0]))
+        earlier.remove(next((other for other in earlier if not _bought(other)), earlier[0]))
     return [*earlier, outcome]
 
 
@@ -138,6 +139,11 @@ def _purchases(outcome: BatchOutcome) -> list[str]:
     else:
         planned = f"planned at {per_hour(outcome.price)} with those that got no instance"
     return [for_temporal_ui(f"{text}, {planned}")]
+
+
+def _bought(outcome: BatchOutcome) -> bool:
+    """Whether some of its NodeClaims may have an instance."""
+    return outcome.bought and (not outcome.unlaunched or outcome.claim_count > len(_unlaunched(outcome)))
 
 
 def _answer_was_lost(outcome: BatchOutcome) -> bool:

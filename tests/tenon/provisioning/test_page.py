@@ -148,6 +148,18 @@ def test_batches_that_buy_nothing_push_no_purchase_off_the_page() -> None:
     assert [line.bought for line in lines] == [True] * (batch_lines.REMEMBERED - 1) + [False]
 
 
+def test_batches_of_which_ec2_refused_all_push_no_purchase_off_the_page() -> None:
+    """Tenon asks again for pods that EC2 has no capacity for, each time with a NodeClaim of its own."""
+    lines = batch_lines.remembered([], PLAN, 1, NOW)
+    for number in range(2, 22):
+        claim = f"spot-{number}"
+        lines = batch_lines.remembered(lines, PlanResult(pods=1, claims=[claim], price=0.1), number, NOW)
+        lines = batch_lines.with_unlaunched(lines, [refused(claim, batch=number)])
+    assert len(lines) == batch_lines.REMEMBERED
+    assert "created web-1, web-2" in batch_lines.batch_line(lines[0])
+    assert "no capacity for spot-21" in batch_lines.batch_line(lines[-1])
+
+
 def test_a_batch_that_bought_nothing_takes_the_place_of_the_one_with_the_same_outcome() -> None:
     futile = PlanResult(pods=2, unschedulable=2)
     lines = batch_lines.remembered([], futile, 1, NOW)
