@@ -46,7 +46,7 @@ class _Room:
     costs: int = 5
     """How many NodePools and namespaces have their cost."""
     details: bool = True
-    """Whether there are items for each NodePool and zone, and a line that says what resolves it."""
+    """Whether there are lines for each NodePool and zone, and one that says what resolves it."""
 
 
 _ROOMS = (_Room(600), _Room(400), _Room(140, 140, 1, details=False))
@@ -130,26 +130,27 @@ def _pending(plan: PlanResult, room: _Room) -> list[str]:
 
 
 def _pending_item(group: PendingPods, room: _Room) -> str:
-    """Return what the list says of these pods. If several NodePools do not take them, each has an item below."""
+    """Return what the list says of these pods. If several NodePools do not take them, each has a line below."""
     if len(group.clauses) < 2 or not room.details:
         return shortened(pending_sentence(group), room.pods)
     shown = group.clauses[: room.pods // SHORT_CLAUSE]
     more = ["and more: `tenon pods --pending`"] if len(group.clauses) > len(shown) else []
     clauses = [*(shortened(clause, room.pods // 2) for clause in shown), *more]
-    return _with_items(shortened(pending_title(group), room.pods), clauses)
+    return _with_lines(shortened(pending_title(group), room.pods), clauses)
 
 
 def _refusal_item(shortage: Shortage, room: _Room) -> str:
-    """Return what the list says of a capacity type or quota, with an item for each zone if it is much."""
+    """Return what the list says of a capacity type or quota, with a line for each zone if it is much."""
     zones = shortage.zones if room.details else []
     if not zones:
         return shortage.sentence
     more = [f"and {counted(len(zones) - LISTED, 'more zone')}"] if len(zones) > LISTED else []
-    return _with_items(shortage.title, [*zones[:LISTED], *more])
+    return _with_lines(shortage.title, [*zones[:LISTED], *more])
 
 
-def _with_items(title: str, items: Iterable[str]) -> str:
-    return "\n".join([title, *(f"  - {item}" for item in items)])
+def _with_lines(title: str, lines: Iterable[str]) -> str:
+    """Return an item of several lines. Temporal's UI would show a list in it on one line, without marks between."""
+    return "\\\n  ".join([title, *lines])
 
 
 def _section(title: str, sentences: Sequence[str], longest: int, most: int = LISTED) -> list[str]:

@@ -204,9 +204,9 @@ def test_much_that_ec2_refuses_is_listed_by_zone_with_the_first_types() -> None:
     shown = page.current_details("c", "waits", [], refused, [], None, [], NOW)
     assert (
         "#### What EC2 refuses\n\n"
-        "- EC2 refuses 126 spot offerings: next attempt at 2026-11-21T12:03:00Z\n"
-        "  - in us-west-2a and us-west-2b: c0.large, c1.large, c10.large and 58 more\n"
-        "  - in us-west-2c: c0.large, c1.large, c2.large and 1 more\n"
+        "- EC2 refuses 126 spot offerings: next attempt at 2026-11-21T12:03:00Z\\\n"
+        "  in us-west-2a and us-west-2b: c0.large, c1.large, c10.large and 58 more\\\n"
+        "  in us-west-2c: c0.large, c1.large, c2.large and 1 more\n"
     ) in shown
 
 
@@ -214,7 +214,7 @@ def test_few_instance_types_in_many_zones_are_one_sentence() -> None:
     refused = [of_zone(f"us-west-2{zone}", 3) for zone in "abcdefgh"]
     shown = page.current_details("c", "waits", [], [*refused, of_zone("", 4, "on-demand")], [], None, [], NOW)
     assert "- EC2 refuses 24 spot offerings (c0.large in 8 zones, c1.large in 8 zones, c2.large in 8 zones): " in shown
-    assert "- EC2 refuses 4 on-demand offerings: next attempt at 2026-11-21T12:03:00Z\n  - in every zone: c0" in shown
+    assert "- EC2 refuses 4 on-demand offerings: next attempt at 2026-11-21T12:03:00Z\\\n  in every zone: c0" in shown
 
 
 def test_the_page_and_the_list_of_blocked_nodes_say_the_same_of_an_attempt_that_is_due() -> None:
@@ -246,9 +246,9 @@ def test_pods_of_one_cause_are_one_line_without_times_of_an_earlier_plan() -> No
     pending = without_place(reasons)
     shown = page.current_details("c", "waits", [], [], [], PlanResult(pending=pending), [], NOW)
     assert (
-        "- No node is bought for 4 pods (shop/0-0, shop/0-1, shop/1-0 and 1 more):\n"
-        "  - NodePool web: EC2 refuses all spot capacity\n"
-        "  - NodePool gpu: its taint a is not tolerated\n"
+        "- No node is bought for 4 pods (shop/0-0, shop/0-1, shop/1-0 and 1 more):\\\n"
+        "  NodePool web: EC2 refuses all spot capacity\\\n"
+        "  NodePool gpu: its taint a is not tolerated\n"
         "\n"
         "What resolves it: change the pods or a NodePool that should take them: `tenon explain pod shop/0-0` says what"
     ) in shown
@@ -263,12 +263,12 @@ def test_a_list_of_nodepools_has_as_many_as_fit_and_no_bracket_that_looks_like_a
     few = without_place({"shop/a": NoPlace(tuple(Clause(f"web-{n}", (obstacle,)) for n in range(2)))})
     shown = page.current_details("c", "waits", [], [], [], PlanResult(pending=few), [], NOW)
     line = text.replace("[p9.huge]", "p9.huge")
-    assert f"  - NodePool web-0: {line}\n  - NodePool web-1: {line}\n\nWhat" in shown
+    assert f"  NodePool web-0: {line}\\\n  NodePool web-1: {line}\n\nWhat" in shown
     many = without_place({"shop/a": NoPlace(tuple(Clause(f"web-{n}", (obstacle,)) for n in range(30)))})
     shown = page.current_details("c", "waits", [], [], [], PlanResult(pending=many), [], NOW)
-    assert "  - NodePool web-7: " in shown
-    assert "  - NodePool web-8: " not in shown
-    assert "  - and more: `tenon pods --pending`\n\nWhat" in shown
+    assert "  NodePool web-7: " in shown
+    assert "  NodePool web-8: " not in shown
+    assert "  and more: `tenon pods --pending`\n\nWhat" in shown
 
 
 def test_pods_that_have_a_place_need_no_remedy() -> None:
