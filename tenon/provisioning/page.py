@@ -22,7 +22,7 @@ from tenon.node import launch_breaker
 from tenon.provisioning.batch_lines import REMEMBERED, batch_line
 from tenon.provisioning.cost_section import MORE, cost_section
 from tenon.provisioning.pending_pods import pending_sentence, pending_title
-from tenon.provisioning.remedies import for_unplaced
+from tenon.provisioning.remedies import for_refused, for_unplaced
 from tenon.provisioning.shortage_sentences import still_waiting, waiting_sentence
 from tenon.sentences import counted, for_temporal_ui, shortened
 
@@ -101,7 +101,7 @@ def current_details(
             "",
             f"**Now:** it {action}",
             *_pending(plan, room),
-            *_items("What EC2 refuses", [_refusal_item(shortage, room) for shortage in refusals], LISTED),
+            *_refused(refusals, room),
             *_section("Launches that are held back", held_back, room.line),
             *_section("Pods that wait for cheaper capacity", waits, room.line),
             *_section("Pods for which no more nodes are bought", paused, room.line),
@@ -137,6 +137,18 @@ def _pending_item(group: PendingPods, room: _Room) -> str:
     more = ["and more: `tenon pods --pending`"] if len(group.clauses) > len(shown) else []
     clauses = [*(shortened(clause, room.pods // 2) for clause in shown), *more]
     return _with_lines(shortened(pending_title(group), room.pods), clauses)
+
+
+def _refused(refusals: Sequence[Shortage], room: _Room) -> list[str]:
+    lines = _items("What EC2 refuses", [_refusal_item(shortage, room) for shortage in refusals], LISTED)
+    if refusals and room.details:
+        lines += ["", f"What resolves it: {'; '.join(_remedies(refusals[:LISTED]))}"]
+    return lines
+
+
+def _remedies(refusals: Iterable[Shortage]) -> list[str]:
+    """Return what helps against these refusals, each remedy once."""
+    return list(dict.fromkeys(remedy for shortage in refusals for remedy in for_refused(shortage.backoffs)))
 
 
 def _refusal_item(shortage: Shortage, room: _Room) -> str:

@@ -207,6 +207,9 @@ def test_much_that_ec2_refuses_is_listed_by_zone_with_the_first_types() -> None:
         "- EC2 refuses 126 spot offerings: next attempt at 2026-11-21T12:03:00Z\\\n"
         "  in us-west-2a and us-west-2b: c0.large, c1.large, c10.large and 58 more\\\n"
         "  in us-west-2c: c0.large, c1.large, c2.large and 1 more\n"
+        "\n"
+        "What resolves it: do nothing if the pods can wait: Tenon asks EC2 again by itself; allow more instance types, "
+        "zones or on-demand capacity in the NodePool: `tenon explain nodepool NAME` says what it may buy\n"
     ) in shown
 
 
