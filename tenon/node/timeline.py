@@ -82,9 +82,8 @@ def _pods_row(state: NodeState) -> str:
     """Until its pods are bound, shows only how many pods the NodeClaim was created for."""
     own = f"{'bought' if state.instance else 'created'} for {state.planned_pods}"
     if state.initialized and state.stage is not Stage.BINDING and state.planned_pods:
-        own = f"when it became live, {pods_text(state)}"
-        if state.stage.leaving:
-            own = own.replace(" runs here", " ran here").replace(" run here", " ran here")
+        then = pods_text(state).replace(" runs here", " ran here").replace(" run here", " ran here")
+        own = f"when it became live, {then}"
     return f"{own}; {state.evicted_pods} evicted" if state.evicted_pods else own
 
 

@@ -76,10 +76,11 @@ def test_the_page_names_every_request_of_an_operator() -> None:
     assert '`{"by": "ann", ' in shown  # not as text, in which the UI replaces quotes
 
 
-def test_the_page_of_a_node_that_leaves_does_not_say_that_pods_run_there() -> None:
+def test_the_page_does_not_say_that_the_pods_of_the_beginning_still_run_there() -> None:
     live = evolve(at_live(), initialized=True, planned_pods=2, bound_pods=2, running_pods=2)
-    assert "2 pods run here" in page.current_details(live)
-    assert "2 pods ran here" in page.current_details(evolve(live, stage=Stage.ENDED))
+    for state in (live, evolve(live, stage=Stage.ENDED)):
+        assert "- Pods: when it became live, 2 pods ran here" in page.current_details(state)
+        assert "2 pods run here" not in page.current_details(state)
 
 
 def test_the_page_of_a_nodeclaim_whose_launch_ec2_refused_does_not_say_that_a_node_is_gone() -> None:
