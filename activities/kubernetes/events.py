@@ -12,13 +12,14 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
 from activities import loggers
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError, ConflictError
+from activities.kubernetes.errors import ApiError, ConflictError, NotFoundError
 from activities.kubernetes.event_rate import EventRate
 from activities.kubernetes.rate_limit import RequestClass, requests_as
 from activities.kubernetes.resources import EVENTS
@@ -85,6 +86,18 @@ class EventPublisher(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class _Written:
+    """What the recorder knows of one Event object."""
+
+    until: float
+    """Until when the same message is not written again."""
+    text: str
+    """The digest of what it says."""
+    count: int = 0
+    """Its count; 0 if this process has not written it."""
+
+
 class EventRecorder:
     """Writes events as one component. ``clock`` returns monotonic seconds, ``now`` the current time."""
 
@@ -100,8 +113,7 @@ class EventRecorder:
         self._component = component
         self._clock = clock
         self._now = now
-        self._silent: OrderedDict[str, tuple[float, str]] = OrderedDict()
-        """By name of an event, until when it is not written again, and the digest of what it says."""
+        self._written: OrderedDict[str, _Written] = OrderedDict()
         self._rates = {reason: EventRate(*rate) for reason, rate in RATES.items()}
 
     async def publish(
@@ -120,10 +132,11 @@ class EventRecorder:
         text = _digest(*about, message)
         key = _digest(*about) if reason in STATES else text
         instant = self._clock()
-        until, last_text = self._silent.get(key, (instant, text))
-        if (until > instant and text == last_text) or not self._within_rate(reason, instant):
+        written = self._written.get(key) or _Written(instant, text)
+        if (written.until > instant and text == written.text) or not self._within_rate(reason, instant):
             return False
-        self._remember(key, instant + WINDOWS.get(reason, DEFAULT_WINDOW), text)
+        written.until, written.text = instant + WINDOWS.get(reason, DEFAULT_WINDOW), text
+        self._remember(key, written)
         namespace = reference.get("namespace") or "default"
         name = f"{reference['name'][:200]}.{key}"
         stamp = format_instant(self._now())
@@ -145,10 +158,10 @@ class EventRecorder:
         }
         try:
             with requests_as(RequestClass.EVENT):
-                await self._write(name, namespace, event)
+                written.count = await self._write(name, namespace, event, written.count)
         except ApiError as error:
             if not 400 <= error.status < 500:  # an outage: the next attempt may succeed
-                self._silent.pop(key, None)
+                self._written.pop(key, None)
             log.warning(
                 "The worker failed to write an Event",
                 extra={"kind": reference["kind"], "object": reference["name"], "reason": reason, "error": str(error)},
@@ -156,24 +169,38 @@ class EventRecorder:
             return False
         return True
 
-    async def _write(self, name: str, namespace: str, event: JsonObject) -> None:
+    async def _write(self, name: str, namespace: str, event: JsonObject, count: int) -> int:
+        """Write the event that this process has written so many times. Return its new count.
+
+        A process that has written it sends one request: the messages of thousands of waiting pods may change at once.
+        """
+        if count:
+            try:
+                return await self._write_again(name, namespace, event, count + 1)
+            except NotFoundError:  # Kubernetes keeps events for an hour
+                pass
         try:
             await self._kube.create(EVENTS, event, namespace)
         except ConflictError:
             earlier = await self._kube.get(EVENTS, name, namespace) or {}
-            again: JsonObject = {
-                "count": int(earlier.get("count") or 1) + 1,
-                "lastTimestamp": event["lastTimestamp"],
-                "message": event["message"],
-                "metadata": {"annotations": event["metadata"].get("annotations")},
-            }
-            await self._kube.patch(EVENTS, name, again, namespace=namespace)
+            return await self._write_again(name, namespace, event, int(earlier.get("count") or 1) + 1)
+        return 1
 
-    def _remember(self, key: str, until: float, text: str) -> None:
-        self._silent[key] = until, text
-        self._silent.move_to_end(key)
-        while len(self._silent) > _REMEMBERED:
-            self._silent.popitem(last=False)
+    async def _write_again(self, name: str, namespace: str, event: JsonObject, count: int) -> int:
+        again: JsonObject = {
+            "count": count,
+            "lastTimestamp": event["lastTimestamp"],
+            "message": event["message"],
+            "metadata": {"annotations": event["metadata"].get("annotations")},
+        }
+        await self._kube.patch(EVENTS, name, again, namespace=namespace)
+        return count
+
+    def _remember(self, key: str, written: _Written) -> None:
+        self._written[key] = written
+        self._written.move_to_end(key)
+        while len(self._written) > _REMEMBERED:
+            self._written.popitem(last=False)
 
     def _within_rate(self, reason: str, instant: float) -> bool:
         return reason not in self._rates or self._rates[reason].allows(instant)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from activities.kubernetes.errors import ApiError, ConflictError, ForbiddenError
+from activities.kubernetes.errors import ApiError, ConflictError, ForbiddenError, NotFoundError
 from activities.kubernetes.event_references import reference
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import NODECLAIMS, NODES
@@ -21,8 +21,10 @@ class Api:
         self.events: dict[str, dict[str, Any]] = {}
         self.error: Exception | None = None
         self.time = 1000.0
+        self.requests: list[str] = []
 
     async def create(self, resource: Any, body: dict[str, Any], namespace: str = "") -> dict[str, Any]:
+        self.requests.append("create")
         if self.error:
             raise self.error
         name = body["metadata"]["name"]
@@ -32,9 +34,13 @@ class Api:
         return body
 
     async def get(self, resource: Any, name: str, namespace: str = "") -> dict[str, Any]:
+        self.requests.append("get")
         return self.events[name]
 
     async def patch(self, resource: Any, name: str, patch: dict[str, Any], **_: Any) -> dict[str, Any]:
+        self.requests.append("patch")
+        if name not in self.events:
+            raise NotFoundError(404, "NotFound", "gone")
         metadata = {**self.events[name]["metadata"], **patch.get("metadata", {})}
         self.events[name] = {**self.events[name], **patch, "metadata": metadata}
         return self.events[name]
@@ -79,6 +85,18 @@ async def test_a_pod_has_one_event_with_what_it_waits_for_now() -> None:
     api.time += 300
     assert await recorder.publish(NODE, EventReason.FAILED_SCHEDULING, "at ten")
     assert shown() == [("at ten", 4, None)]
+
+
+async def test_a_changed_message_is_one_request_and_an_expired_event_is_made_again() -> None:
+    """In a shortage, the messages of thousands of pods change at once."""
+    api = Api()
+    recorder = api.recorder()
+    await recorder.publish(NODE, EventReason.FAILED_SCHEDULING, "at ten")
+    await recorder.publish(NODE, EventReason.FAILED_SCHEDULING, "at eleven")
+    assert api.requests == ["create", "patch"]
+    api.events.clear()
+    assert await recorder.publish(NODE, EventReason.FAILED_SCHEDULING, "at twelve")
+    assert [(event["message"], event["count"]) for event in api.events.values()] == [("at twelve", 1)]
 
 
 async def test_another_replica_continues_the_count() -> None:
