@@ -57,7 +57,7 @@ class Turn:
         fewer = max(least, min(self.most, len(self.claims)) // 2)
         if len(self.claims) <= least:
             return evolve(self.ends, most=fewer)
-        return PassCursor(last=self.begins, more=True, most=fewer)
+        return PassCursor(last=dict(self.begins), more=True, most=fewer)
 
 
 def by_price_per_cost(claims: Iterable[str], details: Mapping[str, NodeDetail]) -> list[str]:

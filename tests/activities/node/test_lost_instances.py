@@ -14,7 +14,7 @@ from activities.node.launching import Launching
 from tenon.apis import labels
 from tenon.messages.launch import Instance, LaunchInput, LaunchRequest, PrepareLaunchInput
 from tenon.node import machine
-from tenon.node.state import NodeState
+from tenon.node.state import NodeState, Stage
 from tenon.node.timeline import why_blocked
 from tests.activities.node.fake_kube import stamp
 from tests.activities.node.seller import Seller
@@ -241,5 +241,5 @@ async def test_a_reset_workflow_waits_while_ec2_does_not_know_many_instances() -
     result = await launching(world, ec2).launch(LaunchInput(claim=REF, request=REQUEST))
     assert result.waits is not None
     assert (result.waits.launched, ec2.launched) == (True, 0)
-    state = NodeState(claim=REF, stage="launching", request=REQUEST)
+    state = NodeState(claim=REF, stage=Stage.LAUNCHING, request=REQUEST)
     assert machine.apply(state, result, world.clock()).stage == "preparing"

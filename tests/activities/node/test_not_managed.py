@@ -22,7 +22,7 @@ from tests.activities.node.world import PROVIDER_ID, REF, World, claim, conditio
 
 AUTO_MODE = {"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"}
 REQUEST = LaunchRequest(client_token="t", capacity_type="spot", templates=[], tags={})
-GIVEN = {"claim": REF, "provider_id": PROVIDER_ID, "node_name": "node-1"}
+GIVEN: dict[str, Any] = {"claim": REF, "provider_id": PROVIDER_ID, "node_name": "node-1"}
 
 STEPS: dict[str, Callable[[NodeActivities], Awaitable[Any]]] = {
     "prepare launch": lambda node: node.prepare_launch(PrepareLaunchInput(claim=REF)),

@@ -38,7 +38,7 @@ from tests.activities.node.joining import initialize
 from tests.activities.node.world import PROVIDER_ID, REF, World, pod
 
 FENCE = {"key": "karpenter.sh/rebooting", "effect": "NoSchedule"}
-INPUT = {"claim": REF, "provider_id": PROVIDER_ID, "node_name": "node-1"}
+INPUT: dict[str, Any] = {"claim": REF, "provider_id": PROVIDER_ID, "node_name": "node-1"}
 
 
 def request(drain: float | None = 60.0, *, repairs: bool = True) -> RebootRequest:

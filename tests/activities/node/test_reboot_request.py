@@ -42,8 +42,12 @@ class Workflows:
 
 
 def wanted(at: Any = AT, **fields: Any) -> RebootRequest:
-    fields = {"reason": "AcceleratedHardwareReady/NVIDIAXID46Error", "repairs": True, "actor": "node repair"} | fields
-    return RebootRequest(operation_id=operation_id(REF.uid, at), requested_at=at, **fields)
+    usual: dict[str, Any] = {
+        "reason": "AcceleratedHardwareReady/NVIDIAXID46Error",
+        "repairs": True,
+        "actor": "node repair",
+    }
+    return RebootRequest(operation_id=operation_id(REF.uid, at), requested_at=at, **usual | fields)
 
 
 async def ask(

@@ -278,7 +278,9 @@ async def test_set01_set02_the_window_is_that_of_the_process_which_collects() ->
 @pytest.mark.parametrize("arrival", [0, 349, 351, 599])
 async def test_set01_the_longest_batch_closes_before_its_activity_times_out(arrival: float) -> None:
     """A batch that Temporal cuts off would start again from its beginning."""
-    longest = Settings(cluster_name="c", batch_max_duration="5m", batch_idle_duration="5m")
+    longest = Settings(
+        cluster_name="c", batch_max_duration=timedelta(minutes=5), batch_idle_duration=timedelta(minutes=5)
+    )
     at = Setting(Window(longest.batch_idle_duration.total_seconds(), longest.batch_max_duration.total_seconds()))
     at.later(arrival, "a")
     timeout = OPTIONS[ActivityName.AWAIT_BATCH].try_for.total_seconds()

@@ -36,7 +36,7 @@ GOOD = MeasuredSaving(predicted=0.1, reached=0.05)
 POOR = MeasuredSaving(predicted=0.1, reached=0.04)
 
 
-def command(predicted: float | None = 0.3, replacements: int = 1, **prices: float) -> DisruptionCommand:
+def command(predicted: float = 0.3, replacements: int = 1, **prices: float) -> DisruptionCommand:
     """A command that removes these nodes, whose names begin with that of their NodePool."""
     candidates = [
         DisruptionCandidate(claim=name, uid=name, pool=name.split("_")[0], since=NOW, price=price)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from tenon.messages.explanation import Explanation
 from tenon.record.entries import LaunchEntry, NodeFacts, RefusalEntry, RemovalEntry
 
 AT = datetime(2026, 11, 27, 6, 15, tzinfo=UTC)
@@ -17,7 +18,7 @@ def launch(number: int = 1, *, at: datetime = AT, cluster: str = "prod", why: st
         cluster=cluster,
         workflow=f"nodeclaim/{cluster}/default-{number}",
         facts=facts(number),
-        why=why,
+        why=Explanation.of(why),
     )
 
 
