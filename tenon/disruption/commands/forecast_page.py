@@ -25,6 +25,9 @@ FORECAST = (
     "by whom and until when. It takes no input and changes nothing. Current Details show the answer."
 )
 """The description of the update."""
+ENDING_A_FREEZE = (
+    "- To end a freeze earlier: `tenon resume NODEPOOL` for a pause, else `kubectl delete disruptionfreeze NAME`"
+)
 NO_ANSWER = (
     "The worker gave no forecast within two minutes. See whether a worker runs and leads, and send the update again"
 )
@@ -64,6 +67,8 @@ def lines(forecast: ConsolidationForecast, most: int | None = None) -> list[str]
     text_lines += [f"- NodePool {pool} is {shortened(clause, MAX_CLAUSE)}" for pool, clause in frozen[:most]]
     if more := forecast.more_frozen + _left_out(frozen, most):
         text_lines.append(f"- and {counted(more, 'more NodePool')} {'is' if more == 1 else 'are'} frozen")
+    if frozen:
+        text_lines.append(ENDING_A_FREEZE)
     return [for_temporal_ui(line) for line in text_lines]
 
 

@@ -28,7 +28,7 @@ from tenon.disruption.search.moves_together import stand_together
 from tenon.disruption.search.rescheduling import after_moves, nodes_in_commands
 from tenon.disruption.search.turns import by_price_per_cost, known_pools, next_turn
 from tenon.disruption.situation import Situation
-from tenon.money import per_hour, price_text
+from tenon.money import per_hour
 from tenon.scheduling.deadline import Expired, never
 from tenon.sentences import counted, first_few
 
@@ -253,8 +253,10 @@ def explain(move: Move, details: Mapping[str, NodeDetail], scores: Mapping[str, 
         moved = sum(hosts.values())
         shown_hosts = first_few(list(hosts), SHOWN)
         lines.append(f"Moves {counted(moved, 'pod')} to {counted(len(hosts), 'existing node')}: {shown_hosts}")
-    at_least = f", at least {price_text(move.guaranteed_saving)} if EC2 launches dearer types" if plan.claims else ""
-    lines.append(f"Saves {per_hour(move.expected)}{at_least}")
+    saving = f"Saves {per_hour(move.expected)}"
+    if plan.claims:
+        saving += f", at least {per_hour(move.guaranteed_saving)} if EC2 launches more expensive types"
+    lines.append(saving)
     for pool, score in scores.items():
         lines.append(f"NodePool {pool} is Balanced: the move scores {score:.2f} of {LEAST_SCORE:g}")
     return tuple(lines)

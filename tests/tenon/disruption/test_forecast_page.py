@@ -82,7 +82,11 @@ def test_a_command_that_saves_what_nobody_knows_claims_no_figure() -> None:
 def test_frozen_nodepools_are_named_with_who_froze_them_and_until_when() -> None:
     clause = "frozen by DisruptionFreeze pause-batch of ann (release) until 2026-11-29 01:00 UTC"
     lines = forecast_page.lines(ConsolidationForecast(asked_at=NOW, frozen={"batch": clause}))
-    assert lines[-1] == f"- NodePool batch is {clause}"
+    assert lines[1:] == [
+        f"- NodePool batch is {clause}",
+        "- To end a freeze earlier: `tenon resume NODEPOOL` for a pause, else `kubectl delete disruptionfreeze NAME`",
+    ]
+    assert len(forecast_page.lines(ConsolidationForecast(asked_at=NOW))) == 1, "nothing is frozen"
 
 
 def test_a_forecast_of_which_a_part_is_shown_says_how_much_is_left_out() -> None:
@@ -95,8 +99,9 @@ def test_a_forecast_of_which_a_part_is_shown_says_how_much_is_left_out() -> None
         "- and 6 more commands",
         "- NodePool pool-0 is frozen by DisruptionFreeze release until it is deleted",
         "- and 4 more NodePools are frozen",
+        forecast_page.ENDING_A_FREEZE,
     ]
-    assert forecast_page.lines(forecast)[-1] == "- and 1 more NodePool is frozen"
+    assert forecast_page.lines(forecast)[-2] == "- and 1 more NodePool is frozen"
 
 
 def test_a_line_of_a_forecast_is_bounded_whatever_a_person_wrote_into_a_freeze() -> None:
