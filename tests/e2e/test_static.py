@@ -9,6 +9,7 @@ from sandbox import kubectl
 from sandbox.cluster import Sandbox
 from sandbox.kubectl import KubectlError
 from tenon.apis import labels
+from tenon.messages.explanation import Explanation
 from tests.e2e.conftest import MakePool
 from tests.e2e.moments import recorded
 from tests.e2e.pools import SMALL, condition, leaving
@@ -29,8 +30,8 @@ async def test_sch100_kubectl_scale_makes_nodes_and_takes_empty_ones_first(
     scale(3)
     claims = await pool.settled(3)
     assert len({claim["metadata"]["name"] for claim in claims}) == 3
-    occasion = f"of 3 replicas of static NodePool {pool.name}\n"
-    assert all(occasion in claim["metadata"]["annotations"][labels.EXPLANATION] for claim in claims)
+    explained = [Explanation.of(claim["metadata"]["annotations"][labels.EXPLANATION]) for claim in claims]
+    assert all(item.occasion.endswith(f"of 3 replicas of static NodePool {pool.name}") for item in explained)
     assert (await pool.read())["metadata"]["annotations"][labels.NEXT_ORDINAL] == "3"
     for claim in claims:
         assert claim["metadata"]["annotations"].keys() >= {labels.NODEPOOL_HASH, labels.EC2NODECLASS_HASH}
