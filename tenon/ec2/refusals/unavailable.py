@@ -176,7 +176,7 @@ class Shortage:
     @property
     def _next_attempt(self) -> str:
         at = self.next_attempt
-        return next_attempt(at) if at is not None else "next attempt as soon as pods need them"
+        return next_attempt(at) if at is not None else "the next attempt is due, with the next NodeClaim that needs one"
 
 
 def shortages(groups: Iterable[UnavailableTypes], now: datetime) -> list[Shortage]:

@@ -158,10 +158,11 @@ def test_repeated_refusals_are_said_with_their_number_and_one_time_that_of_the_n
     """Not the end of the pause: for pods that nothing else fits, Tenon asks EC2 earlier."""
     refused = {OfferingKey("spot", "g4dn.xlarge", "us-west-2a"): Backoff(NOW + timedelta(minutes=12), NOW, 3)}
     (shortage,) = shortages(grouped(refused), NOW)
-    sentence = "EC2 refuses 1 spot offering (g4dn.xlarge in us-west-2a), 3 times in a row so far: next attempt "
-    assert shortage.sentence == sentence + "at 2026-11-21T12:01:30Z"
+    sentence = "EC2 refuses 1 spot offering (g4dn.xlarge in us-west-2a), 3 times in a row so far: "
+    assert shortage.sentence == sentence + "next attempt at 2026-11-21T12:01:30Z"
     (due,) = shortages(grouped(refused), NOW + timedelta(minutes=5))
-    assert due.sentence == sentence + "as soon as pods need them", "never a time in the past"
+    text = "the next attempt is due, with the next NodeClaim that needs one"
+    assert due.sentence == sentence + text, "never a time in the past"
 
 
 def test_lists_pages_and_plans_name_the_same_next_attempt() -> None:

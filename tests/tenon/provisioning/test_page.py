@@ -233,7 +233,9 @@ def test_the_page_and_the_list_of_blocked_nodes_say_the_same_of_an_attempt_that_
     (in_list,) = shortages([refused], NOW)
     shown = page.current_details("c", "waits", [], [refused], [], None, [], NOW)
     assert f"- {in_list.sentence}\n" in shown
-    assert in_list.sentence.endswith(", 2 times in a row so far: next attempt as soon as pods need them")
+    assert in_list.sentence.endswith(
+        ", 2 times in a row so far: the next attempt is due, with the next NodeClaim that needs one"
+    )
 
 
 def test_pods_of_one_cause_are_one_line_without_times_of_an_earlier_plan() -> None:
