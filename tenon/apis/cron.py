@@ -25,25 +25,21 @@ def is_cron(schedule: str) -> bool:
 
 def later_hits(schedule: str, start: datetime) -> Iterator[datetime]:
     """Yield the hits after ``start``, the earliest first; none if the schedule names no day that exists."""
-    from croniter import CroniterBadDateError, croniter
-
-    hits = croniter(schedule, start)
-    while True:
-        try:
-            hit: datetime = hits.get_next(datetime)
-        except CroniterBadDateError:
-            return
-        yield hit
+    return _hits(schedule, start, are_later=True)
 
 
 def earlier_hits(schedule: str, start: datetime) -> Iterator[datetime]:
     """Yield the hits before ``start``, the latest first; none if the schedule names no day that exists."""
+    return _hits(schedule, start, are_later=False)
+
+
+def _hits(schedule: str, start: datetime, *, are_later: bool) -> Iterator[datetime]:
     from croniter import CroniterBadDateError, croniter
 
     hits = croniter(schedule, start)
     while True:
         try:
-            hit: datetime = hits.get_prev(datetime)
+            hit: datetime = hits.get_next(datetime) if are_later else hits.get_prev(datetime)
         except CroniterBadDateError:
             return
         yield hit
