@@ -142,7 +142,8 @@ class Shadow:
         else:
             await asyncio.to_thread(self._advance, moment)
         if moment.disrupts:
-            self._next_pass = self._clock() + PASS_SECONDS
+            ended, due = self._clock(), self.pace.due
+            self._next_pass = min(ended + PASS_SECONDS, due) if due > ended else ended + PASS_SECONDS
         self.totals.ledger.note(now, self.rates())
         if now >= self._next_save:
             await asyncio.to_thread(self.save)

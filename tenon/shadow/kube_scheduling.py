@@ -1,19 +1,35 @@
-"""Puts pods on nodes of the model that are ready, as kube-scheduler would: on the one with the most free room.
+"""Puts pods on nodes of the model that are ready, as kube-scheduler would with the scores of its default profile.
 
-Tenon plans only for pods that fit nowhere. Which of several nodes takes a pod decides how full nodes become, and so
-what consolidation finds. Pods with rules between pods, volumes or host ports are left to the planner, which knows them.
+Tenon plans only for pods that fit nowhere. Which of several nodes takes a pod decides how full nodes become and how
+often their pods change, and so what consolidation finds. Pods with rules between pods, volumes or host ports are left
+to the planner, which knows them.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Hashable, Iterator
+import zlib
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
+import numpy as np
+
+from tenon.apis import labels
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import untolerated
-from tenon.resources import CPU, MEMORY, Resources, add, fits, subtract
+from tenon.resources import CPU, MEMORY, Resources, fits
+from tenon.scheduling.model import Node
 from tenon.shadow.cluster import ModelCluster
+from tenon.shadow.kube_scores import (
+    BALANCED,
+    LEAST_ALLOCATED,
+    SPREAD,
+    Flags,
+    Floats,
+    Integers,
+    balanced,
+    least_allocated,
+    spread,
+)
 from tenon.shadow.nodes import ModelNode
 from tenon.shadow.pods import ModelPod
 
@@ -23,16 +39,13 @@ def bind(cluster: ModelCluster, now: float) -> int:
     pods = sorted(_unbound(cluster, now), key=lambda pod: (-pod.live.pod.priority, pod.live.pod.created, pod.live.uid))
     if not pods:
         return 0
-    ready = {name: node for name, node in cluster.nodes.items() if node.stays and now >= node.ready}
-    queues: dict[Hashable, _Queue] = {}
-    rooms = {name: _Room(node, now) for name, node in ready.items()}
+    nodes = [node for node in cluster.nodes.values() if node.stays and now >= node.ready]
+    if not nodes:
+        return 0
+    rooms = Rooms(cluster, nodes, pods, now)
     bound = 0
     for pod in pods:
-        scheduling_pod = pod.live.pod
-        key = _constraints(scheduling_pod)
-        if key not in queues:
-            queues[key] = _Queue({name: room for name, room in rooms.items() if room.accepts(scheduling_pod)})
-        if name := queues[key].take(scheduling_pod.requests):
+        if name := rooms.take(pod):
             cluster.place(pod.live.uid, name, now)
             bound += 1
     return bound
@@ -54,61 +67,94 @@ def _constraints(pod: Pod) -> Hashable:
     return pod.tolerations, tuple(tuple(term.values()) for term in pod.required_terms)
 
 
-class _Room:
-    """What is left on a node."""
-
-    def __init__(self, node: ModelNode, now: float) -> None:
-        engine_node = node.seen_by_engine(now)
-        self._taints = engine_node.taints
-        self._labels = engine_node.labels
-        self._allocatable = engine_node.allocatable
-        self.used: Resources = engine_node.used
-
-    def accepts(self, pod: Pod) -> bool:
-        """Return whether the node's taints and labels let the pod run there."""
-        if untolerated(pod.tolerations, self._taints) is not None:
-            return False
-        of_node = Requirements.from_labels(self._labels) if pod.required_terms else None
-        return of_node is None or any(of_node.conflict(term) is None for term in pod.required_terms)
-
-    def holds(self, requests: Resources) -> bool:
-        """Return whether the requests fit."""
-        return fits(requests, subtract(self._allocatable, self.used))
-
-    @property
-    def fullness(self) -> float:
-        """Return how full the node is, as kube-scheduler's LeastAllocated counts: CPU and memory alike."""
-        return sum(self.used.get(name, 0) / max(1, self._allocatable.get(name, 0)) for name in (CPU, MEMORY))
+def _workload(pod: ModelPod) -> tuple[str, str]:
+    """Return what pods have in common that kube-scheduler spreads over nodes and zones by default."""
+    return pod.live.pod.namespace, pod.live.pod.workload
 
 
-class _Queue:
-    """The nodes that accept pods with the same constraints, the emptiest first."""
+class Rooms:
+    """What is left on nodes, and how many pods of each workload are on them."""
 
-    def __init__(self, rooms: dict[str, _Room]) -> None:
-        self._rooms = rooms
-        self._heap = [(room.fullness, name) for name, room in rooms.items()]
-        heapq.heapify(self._heap)
-        self._refused: list[Resources] = []
-        """Requests that fit nowhere. Larger ones do not fit either, because nodes only fill up."""
+    def __init__(self, cluster: ModelCluster, nodes: Sequence[ModelNode], pods: Iterable[ModelPod], now: float) -> None:
+        """Note what is on the nodes.
 
-    def take(self, requests: Resources) -> str:
-        """Use the room of the emptiest node that holds the requests. Return its name; empty if none does."""
-        if any(fits(refused, requests) for refused in self._refused):
+        Args:
+            cluster: the model, which knows the pods of the nodes.
+            nodes: those that take pods.
+            pods: those that may come.
+            now: seconds since the epoch.
+        """
+        self._names = [node.name for node in nodes]
+        self._views = [node.seen_by_engine(now) for node in nodes]
+        resources = [CPU, MEMORY, *sorted({name for view in self._views for name in view.allocatable} - {CPU, MEMORY})]
+        self._column = {name: column for column, name in enumerate(resources)}
+        self._allocatable = self._table(view.allocatable for view in self._views)
+        self._requested = self._table(view.used for view in self._views)
+        zones = [node.base.labels.get(labels.ZONE, "") for node in nodes]
+        self._zones: Integers = np.unique(zones, return_inverse=True)[1]
+        self._accepting: dict[Hashable, Flags] = {}
+        """By constraints, whether each node accepts pods that have them."""
+        self._refused: dict[Hashable, list[Resources]] = {}
+        """By constraints, requests that fit nowhere. Larger ones do not fit either, because nodes only fill up."""
+        self._replicas = {_workload(pod): np.zeros(len(nodes)) for pod in pods if pod.live.record.owner_kind}
+        for index, node in enumerate(nodes):
+            for uid in node.pods:
+                present = cluster.pods[uid]
+                counts = self._replicas.get(_workload(present))
+                if counts is not None and not present.live.ends:
+                    counts[index] += 1
+
+    def take(self, pod: ModelPod) -> str:
+        """Use the room of one of the nodes with the best score. Return its name; empty if no node holds the pod."""
+        best = self._best(pod)
+        if not len(best):
             return ""
-        passed: list[tuple[float, str]] = []
-        host = ""
-        while self._heap and not host:
-            fullness, name = heapq.heappop(self._heap)
-            room = self._rooms[name]
-            if room.fullness != fullness:  # a pod of another queue came
-                heapq.heappush(self._heap, (room.fullness, name))
-            elif room.holds(requests):
-                host, room.used = name, add(room.used, requests)
-                passed.append((room.fullness, name))
-            else:
-                passed.append((fullness, name))
-        for entry in passed:
-            heapq.heappush(self._heap, entry)
-        if not host:
-            self._refused.append(requests)
-        return host
+        index = int(best[zlib.crc32(pod.live.uid.encode()) % len(best)])  # kube-scheduler draws one of them
+        self._requested[index] += self._table([pod.live.pod.requests])[0]
+        if (counts := self._replicas.get(_workload(pod))) is not None:
+            counts[index] += 1
+        return self._names[index]
+
+    def best_nodes(self, pod: ModelPod) -> list[str]:
+        """Return the names of the nodes with the best score."""
+        return [self._names[index] for index in self._best(pod)]
+
+    def _best(self, pod: ModelPod) -> Integers:
+        requests = pod.live.pod.requests
+        key = _constraints(pod.live.pod)
+        refused = self._refused.setdefault(key, [])
+        unknown = any(amount and name not in self._column for name, amount in requests.items())
+        if unknown or any(fits(smaller, requests) for smaller in refused):
+            return np.empty(0, np.int64)
+        request = self._table([requests])[0]
+        holds = ((self._requested + request <= self._allocatable) | (request == 0)).all(axis=1)
+        feasible: Integers = np.flatnonzero(self._accepting_nodes(key, pod.live.pod) & holds)
+        if not len(feasible):
+            refused.append(requests)
+            return feasible
+        before, allocatable = self._requested[feasible, :2], self._allocatable[feasible, :2]
+        scores = LEAST_ALLOCATED * least_allocated(before + request[:2], allocatable)
+        scores += BALANCED * balanced(before, before + request[:2], allocatable)
+        if (counts := self._replicas.get(_workload(pod))) is not None:
+            zones = self._zones[feasible]
+            in_zone = np.bincount(self._zones, weights=counts)[zones].astype(np.float64)
+            scores += SPREAD * spread(counts[feasible], in_zone, len(np.unique(zones)))
+        best: Integers = feasible[scores == scores.max()]
+        return best
+
+    def _table(self, amounts: Iterable[Resources]) -> Floats:
+        """Return a row for each of the amounts, with a column for each resource."""
+        return np.array([[each.get(name, 0) for name in self._column] for each in amounts], float)
+
+    def _accepting_nodes(self, key: Hashable, pod: Pod) -> Flags:
+        if key not in self._accepting:
+            self._accepting[key] = np.array([_accepts(view, pod) for view in self._views], bool)
+        return self._accepting[key]
+
+
+def _accepts(node: Node, pod: Pod) -> bool:
+    """Return whether the node's taints and labels let the pod run there."""
+    if untolerated(pod.tolerations, node.taints) is not None:
+        return False
+    of_node = Requirements.from_labels(node.labels) if pod.required_terms else None
+    return of_node is None or any(of_node.conflict(term) is None for term in pod.required_terms)

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tenon.disruption.nodes import ManagedNode
-from tenon.disruption.pass_pauses import MAX_SETTLE, SETTLE_STEP, pause_after
+from tenon.disruption.pass_pauses import MAX_SETTLE, PASS_SECONDS, SETTLE_STEP, pause_after
 from tenon.disruption.pool_policy import PoolPolicy
 from tenon.disruption.rules.consolidatable import moves_from, settles_at
 from tenon.messages.disruption import PassCursor
 from tenon.shadow.view import ModelView
 from tenon.shadow.waiting_commands import claims_of
+
+PODS_FIRST_SECONDS = 1.0
+"""After so many seconds a look asks again whether pods wait for a plan."""
 
 
 @dataclass(slots=True)
@@ -20,13 +23,20 @@ class Pace:
     """When the next look begins, and where it goes on."""
 
     due: float = 0.0
+    """When it may begin, in seconds since the epoch."""
     cursor: PassCursor | None = None
     _ready_since: float | None = None
 
     def begins(self, view: ModelView, policies: Mapping[str, PoolPolicy]) -> bool:
-        """Return whether a look for moves begins now. Pods come first: their plan changes the cluster in a moment."""
+        """Return whether a look for moves begins now. If it does not, `due` says when to ask again.
+
+        Pods come first: their plan changes the cluster in a moment.
+        """
         cluster = view.cluster
-        if view.now < self.due or any(pod.live.uid not in cluster.unplaced for pod in cluster.waiting()):
+        if view.now < self.due:
+            return False
+        if any(pod.live.uid not in cluster.unplaced for pod in cluster.waiting()):
+            self.due = view.now + PODS_FIRST_SECONDS
             return False
         commanded = claims_of(cluster.commands)
         nodes = [
@@ -34,9 +44,12 @@ class Pace:
             for node in view.managed_nodes(view.versions())
             if node.pool in policies and node.claim not in commanded
         ]
-        return any(node.drifted and not node.leaving for node in nodes) or self._settled(view, nodes, policies)
+        if not any(node.drifted and not node.leaving for node in nodes):
+            self.due = view.now + self._settles_in(view, nodes, policies)
+        return self.due <= view.now
 
-    def _settled(self, view: ModelView, nodes: Sequence[ManagedNode], policies: Mapping[str, PoolPolicy]) -> bool:
+    def _settles_in(self, view: ModelView, nodes: Sequence[ManagedNode], policies: Mapping[str, PoolPolicy]) -> float:
+        """Return for how many seconds no node is due, or more nodes become due."""
         now = view.now
         quiet = {
             name: datetime.fromtimestamp(max(node.quiet, node.ready), UTC)
@@ -47,16 +60,16 @@ class Pace:
         first = moves_from(nodes, policies, quiet)
         if first is None or first > instant:
             self._ready_since = None
-            return False
+            return PASS_SECONDS if first is None else min(PASS_SECONDS, (first - instant).total_seconds())
         if self.cursor is not None and self.cursor.more:
-            return True
+            return 0.0
         if self._ready_since is None:
             self._ready_since = now
         settled = settles_at(nodes, policies, quiet, instant, SETTLE_STEP)
-        if settled > instant and now - self._ready_since < MAX_SETTLE:
-            return False
-        self._ready_since = None
-        return True
+        wait = max(0.0, min((settled - instant).total_seconds(), self._ready_since + MAX_SETTLE - now))
+        if not wait:
+            self._ready_since = None
+        return wait
 
     def ended(self, now: float, computed: float, cursor: PassCursor | None) -> None:
         """Note that a look has ended.
