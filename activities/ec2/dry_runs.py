@@ -22,7 +22,8 @@ from tenon.ec2.families.base import UserDataTooLargeError
 from tenon.ec2.families.cluster import Cluster
 from tenon.ec2.launch.dry_runs import REASONS, Trial, trials_of
 from tenon.ec2.nodeclass.status import PASSED, CheckResult
-from tenon.ec2.refusals.errors import PROFILE_INVALID, USER_DATA_TOO_LARGE, reason_for
+from tenon.ec2.refusals.errors import reason_for
+from tenon.ec2.refusals.scopes import PROFILE_INVALID, USER_DATA_TOO_LARGE
 from tenon.scheduling.model import InstanceType
 
 ALLOWED = "DryRunOperation"

@@ -18,6 +18,7 @@ from tenon.ec2.launch.tags import group_tags
 from tenon.ec2.launch.template import tag_list
 from tenon.ec2.refusals import errors as codes
 from tenon.ec2.refusals.class_faults import class_fault
+from tenon.ec2.refusals.scopes import SPOT_ROLE_MISSING, SUBNET_FULL
 from tenon.evolve import evolve
 from tenon.kube.claim_record import provider_id_of
 from tenon.messages.launch import (
@@ -33,8 +34,6 @@ from tenon.provisioning.launch_groups import group_token
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import CreateFleetResultTypeDef
 
-TOKEN_USED = "IdempotentParameterMismatch"
-"""EC2's code if it has accepted another request with the same client token."""
 SHARED_SECONDS = 600.0
 """How long the answer to a launch group's request is kept for the members that ask later."""
 REFUSED_SECONDS = 10.0
@@ -115,8 +114,8 @@ class Launcher:
         return answer
 
     def _refused(self, request: LaunchRequest, error: EC2Error) -> LaunchResult:
-        if error.code == TOKEN_USED:
-            return self._accepted_before(request, TOKEN_USED, "EC2 knows the token with other parameters")
+        if error.code in codes.TOKEN_USED:
+            return self._accepted_before(request, error.code, "EC2 knows the token from an earlier request")
         if error.code in codes.TEMPLATE_NOT_FOUND:
             self._templates.forget(template.name for template in request.templates)
         unavailable = self._unavailable(request, [{"ErrorCode": error.code, "ErrorMessage": error.message}])
@@ -146,7 +145,7 @@ class Launcher:
         if any(failure.get("ErrorCode") in codes.TEMPLATE_NOT_FOUND for failure in failures):
             self._templates.forget(template.name for template in request.templates)
         busy = next((f for f in failures if f.get("ErrorCode") in codes.BUSY), None)
-        capacity = codes.INSUFFICIENT_CAPACITY | {codes.SPOT_ROLE_MISSING, codes.SUBNET_FULL}
+        capacity = codes.INSUFFICIENT_CAPACITY | {SPOT_ROLE_MISSING, SUBNET_FULL}
         decisive = busy or next((f for f in failures if f.get("ErrorCode") not in capacity), failures[0])
         code, text = decisive.get("ErrorCode", ""), codes.without_encoded_text(decisive.get("ErrorMessage", ""))
         log_encoded_text("CreateFleet", decisive.get("ErrorMessage", ""))

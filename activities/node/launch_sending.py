@@ -22,6 +22,7 @@ from tenon.apis import labels
 from tenon.apis.reasons import Reason
 from tenon.apis.shortage_price import price_factor, shortage_annotation
 from tenon.ec2.refusals import errors as codes
+from tenon.ec2.refusals import scopes
 from tenon.ec2.refusals.class_faults import ClassFault
 from tenon.ec2.refusals.refused_price import cheapest_refused
 from tenon.evolve import evolve
@@ -42,9 +43,9 @@ from tenon.node.launch_stages import LAUNCH_ATTEMPTS
 
 log = loggers.NODECLAIM_LIFECYCLE
 
-SUBNET_FULL = codes.reason_for(codes.SUBNET_FULL)
+SUBNET_FULL = codes.reason_for(scopes.SUBNET_FULL)
 """The launch is retried in another subnet. It says nothing about the next launch of the NodePool."""
-SPOT_ROLE_MISSING = codes.reason_for(codes.SPOT_ROLE_MISSING)
+SPOT_ROLE_MISSING = codes.reason_for(scopes.SPOT_ROLE_MISSING)
 CREATE_SPOT_ROLE = "run aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
 GROUP_LEFT = "EC2 refused the launch group, or one of its NodeClaims left: the others launch alone"
 REFUSED_MEANWHILE = "EC2 refused all its offerings to other NodeClaims while its launch waited"
@@ -98,7 +99,7 @@ class LaunchSending:
             return await self._parts.failures.unlaunched(claim, launch_input.claim, result)
         result = await self._send(launch_input, claim)
         refused, result = result.unavailable, evolve(result, unavailable=[])
-        lacks_template = result.instance is None and result.reason == codes.TEMPLATE_MISSING
+        lacks_template = result.instance is None and result.reason == scopes.TEMPLATE_MISSING
         if lacks_template and launch_input.attempt < LAUNCH_ATTEMPTS:  # the next attempt creates it again
             return evolve(result, reason=Reason.TEMPLATE_GONE)
         if result.instance is None:
@@ -204,7 +205,7 @@ class LaunchSending:
         lacks_capacity = result.instance is None and result.waits is None
         if result.instance is not None or lacks_capacity or result.reason == SUBNET_FULL:
             self._parts.breakers.launched(pool, instance_types, node_class=claim.class_key)
-        elif result.waits is not None and result.waits.has_answer and result.reason != codes.TEMPLATE_MISSING:
+        elif result.waits is not None and result.waits.has_answer and result.reason != scopes.TEMPLATE_MISSING:
             metrics.LAUNCH_FAILURES.labels("", "", launch_input.request.capacity_type, result.reason).inc()
             fault = result.waits.class_fault
             types = frozenset() if fault == ClassFault.WHOLE else instance_types

@@ -16,7 +16,8 @@ from activities.ec2.provider import Ec2Provider
 from activities.kubernetes import nodeclaims
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
-from tenon.ec2.refusals.errors import THROTTLED_REASON, throttled_text
+from tenon.ec2.refusals.errors import throttled_text
+from tenon.ec2.refusals.scopes import THROTTLED_REASON
 from tenon.messages.base import ClaimRef
 
 log = loggers.NODECLAIM_LIFECYCLE

@@ -23,7 +23,7 @@ from tenon.apis.restricted import restricted_reason
 from tenon.apis.validation import FieldError, name_faults, parse
 from tenon.ec2.families.cluster import Cluster
 from tenon.ec2.nodeclass.status import validate
-from tenon.ec2.refusals.errors import USER_DATA_TOO_LARGE
+from tenon.ec2.refusals.scopes import USER_DATA_TOO_LARGE
 from tenon.manifests.autofix import Check, Fix, Known, find_fixes, fixed_line
 from tenon.manifests.batch_conversion import convert_batch, is_older
 from tenon.manifests.documents import Diagnostic, Item

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from tenon.apis.common import Condition
 from tenon.apis.conditions import get_condition, is_true, set_condition
 from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
-from tenon.ec2.refusals.errors import PROFILE_INVALID
+from tenon.ec2.refusals.scopes import PROFILE_INVALID
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pool_reasons import NoPlace, Obstacle, ObstacleKind

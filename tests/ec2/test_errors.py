@@ -15,6 +15,7 @@ from activities.ec2.errors import EC2Error, ThrottledError, translated
 from tenon.ec2.refusals import errors
 from tenon.ec2.refusals.backoff import Backoff
 from tenon.ec2.refusals.errors import reason_for, unavailable_offerings
+from tenon.ec2.refusals.scopes import SPOT_ROLE_MISSING, SUBNET_FULL
 from tenon.ec2.refusals.unavailable import refused_now
 from tenon.kube.offerings import OfferingKey
 
@@ -113,14 +114,14 @@ def test_an_error_without_a_zone_rules_out_the_type_everywhere() -> None:
 )
 def test_aws043_a_subnet_without_addresses_rules_out_no_offering(override: dict[str, str], full: set[str]) -> None:
     tried = {(name, zone): f"subnet-{zone[-1]}" for name, zone in TRIED}
-    failure = refused(errors.SUBNET_FULL, **override)
+    failure = refused(SUBNET_FULL, **override)
     assert keys(failure) == []
     assert errors.full_subnets([failure, refused("Unsupported", InstanceType="m5.large")], tried) == full
 
 
 def test_a_missing_spot_role_rules_out_all_of_spot() -> None:
     """AWS-042: also the types that were not tried; one key says so."""
-    assert keys(refused(errors.SPOT_ROLE_MISSING)) == [OfferingKey("spot", "", "")]
+    assert keys(refused(SPOT_ROLE_MISSING)) == [OfferingKey("spot", "", "")]
 
 
 USER = "User: arn:aws:sts::123456789012:assumed-role/tenon/pod is not authorized to perform: "
@@ -210,7 +211,7 @@ def test_an_error_knows_the_call_that_was_refused_which_may_be_one_for_credentia
     ("code", "message", "reason"),
     [
         ("UnauthorizedOperation", "", "Unauthorized"),
-        (errors.SPOT_ROLE_MISSING, "", "SpotSLRCreationFailed"),
+        (SPOT_ROLE_MISSING, "", "SpotSLRCreationFailed"),
         (
             "InvalidParameterValue",
             "Value (x) for parameter iamInstanceProfile.name is invalid",

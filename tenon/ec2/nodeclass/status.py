@@ -28,7 +28,7 @@ from tenon.ec2.families.amis import Image
 from tenon.ec2.families.base import UserDataTooLargeError
 from tenon.ec2.families.bootstrap import Bootstrap, node_labels, node_taints
 from tenon.ec2.families.cluster import Cluster
-from tenon.ec2.refusals.errors import USER_DATA_TOO_LARGE
+from tenon.ec2.refusals.scopes import USER_DATA_TOO_LARGE
 from tenon.ec2.types.settings import kubelet_map
 
 

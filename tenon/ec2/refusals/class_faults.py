@@ -9,15 +9,8 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
-from tenon.ec2.refusals.errors import (
-    IMAGE_NOT_SHARED,
-    OTHER_VPC,
-    PROFILE_INVALID,
-    TEMPLATE_NOT_FOUND,
-    UNAUTHORIZED,
-    USER_DATA_TOO_LARGE,
-    reason_for,
-)
+from tenon.ec2.refusals.errors import reason_for
+from tenon.ec2.refusals.scopes import IMAGE_NOT_SHARED, OTHER_VPC, PROFILE_INVALID, USER_DATA_TOO_LARGE, Scope, scope_of
 
 
 class ClassFault(StrEnum):
@@ -31,30 +24,29 @@ class ClassFault(StrEnum):
     """An image or a volume of it. The class may have others for other instance types."""
 
 
-_WHOLE = re.compile(
-    r"Invalid(IamInstanceProfile|UserData|Group|SecurityGroup|SecurityGroupID|SecurityGroupId|SubnetID|KeyPair"
-    r"|LaunchTemplate\w*|TagKey|NetworkInterface\w*)\b|SecurityGroupsPerInstanceLimitExceeded"
-)
-_IMAGE = re.compile(r"Invalid(AMI\w*|BlockDeviceMapping|Snapshot\w*|Volume\w*|K[Mm][Ss]Key)\b|K[Mm][Ss]Key\w*Fault")
-"""Beginnings of EC2's codes."""
-_REASONS = frozenset({PROFILE_INVALID, OTHER_VPC, USER_DATA_TOO_LARGE})
+_OF_SCOPE = {Scope.IMAGE: ClassFault.IMAGE, Scope.NODE_CLASS: ClassFault.WHOLE}
+_NEVER_OF_CLASS = frozenset({Scope.TEMPLATE, Scope.CREDENTIALS, Scope.ACCOUNT})
+_OF_REASON = {
+    IMAGE_NOT_SHARED: ClassFault.IMAGE,
+    **dict.fromkeys((PROFILE_INVALID, OTHER_VPC, USER_DATA_TOO_LARGE), ClassFault.WHOLE),
+}
 """What `reason_for` says of codes that EC2 uses for every wrong value."""
 _RESOURCE = re.compile(r"not authorized to perform: (?P<right>[\w-]+:\w+) on resource: \S*?:(?P<kind>[\w-]+)/")
 
 
 def class_fault(code: str, message: str, operation: str = "") -> ClassFault:
     """Return which part of the EC2NodeClass EC2 refused. ``operation``: the call, if it is not CreateFleet."""
-    if code in UNAUTHORIZED:
+    scope = scope_of(code)
+    if scope is Scope.RIGHT:
         return _denied(message)
-    reason = reason_for(code, message)
-    if reason == IMAGE_NOT_SHARED or _IMAGE.match(code):
-        return ClassFault.IMAGE
-    if code in ("InvalidParameter", "InvalidParameterValue") and "snapshot" in message.lower():
-        return ClassFault.IMAGE
-    if code in TEMPLATE_NOT_FOUND:
-        return ClassFault.NONE
-    about_template = operation == "CreateLaunchTemplate"
-    return ClassFault.WHOLE if about_template or reason in _REASONS or _WHOLE.match(code) else ClassFault.NONE
+    if scope in _OF_SCOPE:
+        return _OF_SCOPE[scope]
+    if scope is Scope.VALUE:
+        fault = _OF_REASON.get(reason_for(code, message), ClassFault.NONE)
+        if fault or "snapshot" in message.lower():
+            return fault or ClassFault.IMAGE
+    made_of_class = operation == "CreateLaunchTemplate" and scope not in _NEVER_OF_CLASS
+    return ClassFault.WHOLE if made_of_class else ClassFault.NONE
 
 
 def _denied(message: str) -> ClassFault:

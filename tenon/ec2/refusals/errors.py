@@ -1,6 +1,7 @@
-"""Classifies AWS's error codes: no capacity, already gone, a missing right, or a mistake that a person must fix.
+"""Says what AWS's error codes rule out: an offering, a type, a quota, a call, or a right that a person must grant.
 
-The sets are data. Activities turn a refused call into one of these classes, and the workflow decides what follows.
+What each code is about is in `tenon/ec2/refusals/scopes.py`. Activities turn a refused call into one of these classes,
+and the workflow decides what follows.
 """
 
 from __future__ import annotations
@@ -11,6 +12,20 @@ from datetime import datetime
 from typing import Any
 
 from tenon.apis import labels
+from tenon.ec2.refusals.scopes import (
+    IMAGE_NOT_SHARED,
+    LAUNCH_FAILED,
+    OTHER_VPC,
+    PROFILE_INVALID,
+    RESERVATION_FULL,
+    SPOT_ROLE_MISSING,
+    SUBNET_FULL,
+    USER_DATA_TOO_LARGE,
+    Scope,
+    codes_of,
+    refusal_of,
+    scope_of,
+)
 from tenon.ec2.refusals.vcpu_quotas import quota_of
 from tenon.ec2.types.placement_groups import SPREAD
 from tenon.kube.offerings import OfferingKey
@@ -18,37 +33,22 @@ from tenon.kube.timestamps import format_instant, next_attempt
 from tenon.messages.offerings import OfferingRef
 from tenon.sentences import lasting
 
-INSUFFICIENT_CAPACITY = frozenset(
-    {
-        "InsufficientInstanceCapacity",
-        "UnfulfillableCapacity",
-        "Unsupported",
-        "ReservationCapacityExceeded",
-        "InsufficientCapacity",
-        "InsufficientCapacityOnHost",
-        "InsufficientHostCapacity",
-        "InsufficientReservedInstanceCapacity",
-        "MaxFleetCountExceeded",
-        "SpotMaxPriceTooLow",
-    }
-)
+INSUFFICIENT_CAPACITY = codes_of(Scope.OFFERING)
 """Error codes of a fleet override that rule out this offering for now."""
+THROTTLED = codes_of(Scope.REQUEST_RATE)
+RETRYABLE = codes_of(Scope.OUTAGE)
+"""Faults of the service itself: the same call may succeed later."""
+BUSY = THROTTLED | RETRYABLE
+"""Codes that say nothing about the request, even if EC2 puts them into the answer of a fleet request."""
+UNAUTHORIZED = codes_of(Scope.RIGHT)
+"""The credentials are valid, but no policy allows the call, or one denies it."""
+TYPE_REFUSED = UNAUTHORIZED | codes_of(Scope.TYPE)
+"""Codes that rule out an instance type if no other type of the request was refused with them."""
+BAD_CREDENTIALS = codes_of(Scope.CREDENTIALS) | {"AuthFailure"}
 
-RESERVATION_CODES = ("InvalidCapacityReservation", "CapacityReservation", "ReservationCapacityExceeded")
-"""Beginnings of the codes that say that a capacity reservation has no place for the launch, or has ended."""
-RESERVATION_FULL = "ReservationCapacityExceeded"
-"""The reservation has no place left, which says nothing about its health."""
 _ABOUT_GROUP = "placement group"
 """Part of EC2's messages that say that a placement group, not the type, is what has no room."""
 PLACEMENT_GROUP_UNKNOWN = frozenset({"InvalidPlacementGroup.Unknown", "InvalidPlacementGroupId.Unknown"})
-SUBNET_FULL = "InsufficientFreeAddressesInSubnet"
-"""The subnet has no address left. That says nothing about the type, or about another subnet of the zone."""
-
-SPOT_ROLE_MISSING = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
-"""The account lacks EC2's service-linked role for spot."""
-QUOTA_USED_UP = frozenset({"VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded"})
-"""Codes that rule out all types that share a vCPU quota (`tenon.ec2.refusals.vcpu_quotas`), for one capacity type."""
-
 NOT_FOUND = frozenset(
     {
         "InvalidCapacityReservationId.NotFound",
@@ -62,44 +62,12 @@ NOT_FOUND = frozenset(
         "ParameterVersionNotFound",
     }
 )
-TEMPLATE_NOT_FOUND = frozenset({"InvalidLaunchTemplateName.NotFoundException", "InvalidLaunchTemplateId.NotFound"})
+TEMPLATE_NOT_FOUND = codes_of(Scope.TEMPLATE)
 TEMPLATE_EXISTS = frozenset({"InvalidLaunchTemplateName.AlreadyExistsException"})
 ALREADY_EXISTS = frozenset({"EntityAlreadyExists"})
-THROTTLED = frozenset({"RequestLimitExceeded", "Throttling", "ThrottlingException", "TooManyRequestsException"})
-RETRYABLE = frozenset(
-    {"InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable", "RequestTimeout", "InternalServerError"}
-)
-"""Faults of the service itself: the same call may succeed later."""
-BUSY = THROTTLED | RETRYABLE
-"""Codes that say nothing about the request, even if EC2 puts them into the answer of a fleet request."""
+TOKEN_USED = frozenset({"IdempotentParameterMismatch", "IdempotentInstanceTerminated"})
+"""EC2 knows the token of the request from an earlier one, which it accepted."""
 
-UNAUTHORIZED = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"})
-"""The credentials are valid, but no policy allows the call, or one denies it."""
-TYPE_REFUSED = UNAUTHORIZED | {
-    "FreeTierRestrictionError",
-    "InvalidInstanceType",
-    "InvalidInstanceType.NotFound",
-    "InvalidParameterCombination",
-    "OptInRequired",
-    "UnsupportedOperation",
-}
-"""Codes that rule out an instance type if no other type of the request was refused with them.
-
-An organization's policy denies types, a Marketplace product does not support all of them, and an account has not opted
-in to some. If several types were refused, the cause is more likely what all of them have in common.
-"""
-BAD_CREDENTIALS = frozenset(
-    {
-        "AuthFailure",
-        "ExpiredToken",
-        "ExpiredTokenException",
-        "IncompleteSignature",
-        "InvalidClientTokenId",
-        "InvalidIdentityToken",
-        "SignatureDoesNotMatch",
-        "UnrecognizedClientException",
-    }
-)
 _SERVICES = {
     "AssumeRole": "sts",
     "AssumeRoleWithWebIdentity": "sts",
@@ -120,57 +88,28 @@ _NOT_AUTHORIZED = re.compile(r"not authorized to perform: ([\w-]+:\w+)(?: on res
 _ENCODED = re.compile(r"[.:]?\s*Encoded authorization failure message: (\S+)")
 _DENIED = re.compile(r"with an explicit deny in (an? [\w -]*?(?:policy|boundary))")
 
-THROTTLED_REASON = "RequestLimitExceeded"
-"""The reason while EC2 throttles a call of a launch."""
-PROFILE_INVALID = "InstanceProfileNameInvalid"
-"""The reason if EC2 does not know the instance profile, or not yet."""
-TEMPLATE_MISSING = "LaunchTemplateNotFound"
-"""The reason if somebody deleted the launch template. The next attempt creates it again."""
-IMAGE_NOT_SHARED = "AMIAuthorizationFailure"
-OTHER_VPC = "SecurityGroupSubnetVPCMismatch"
-USER_DATA_TOO_LARGE = "UserDataSizeLimitExceeded"
-_REASONS: Mapping[str, str] = {
-    SPOT_ROLE_MISSING: "SpotSLRCreationFailed",
-    **dict.fromkeys(UNAUTHORIZED, "Unauthorized"),
-    "InstanceLimitExceeded": "VCPULimitExceeded",
-    "InvalidIamInstanceProfile.NotFound": PROFILE_INVALID,
-    "InvalidUserData.Malformed": USER_DATA_TOO_LARGE,
-    "InvalidAMIID.Malformed": "InvalidAMIID",
-    "InvalidAMIID.NotFound": "AMINotFound",
-    "InvalidAMIID.Unavailable": "AMINotFound",
-    "InternalError": "InternalError",
-    "FreeTierRestrictionError": "FreeTierIneligible",
-    "MaxFleetCountExceeded": "FleetQuotaExceeded",
-    "PendingVerification": "AccountPendingVerification",
-    "MaxSpotInstanceCountExceeded": "SpotQuotaExceeded",
-    "VcpuLimitExceeded": "VCPULimitExceeded",
-    SUBNET_FULL: "InsufficientFreeAddressesInSubnet",
-    "InvalidSubnetID.NotFound": "SubnetResolutionFailed",
-    "InvalidInstanceType": "InstanceTypeResolutionFailed",
-    "InvalidInstanceType.NotFound": "InstanceTypeResolutionFailed",
-    **dict.fromkeys(TEMPLATE_NOT_FOUND, TEMPLATE_MISSING),
-    **dict.fromkeys(THROTTLED, THROTTLED_REASON),
-}
-
 
 def reason_for(code: str, message: str = "") -> str:
     """Return the reason that a NodeClaim shows for an EC2 error code; LaunchFailed if the code is not known."""
-    if code in ("InvalidParameter", "InvalidParameterValue"):
-        return _invalid_value_reason(message.lower())
-    if code == "AuthFailure":  # also EC2's code for credentials that it does not accept
-        return IMAGE_NOT_SHARED if "not authorized for images" in message.lower() else "Unauthorized"
-    return _REASONS.get(code, "LaunchFailed")
+    meaning = refusal_of(code)
+    if meaning is None:
+        return LAUNCH_FAILED
+    if meaning.scope is Scope.VALUE:
+        return _value_reason(message.lower()) or meaning.reason
+    return meaning.reason
 
 
-def _invalid_value_reason(message: str) -> str:
-    """EC2 uses these codes for every wrong value, so only the message says which value is wrong."""
+def _value_reason(message: str) -> str:
+    """EC2 uses these codes for every wrong value, so only the message says which value is wrong; empty if unknown."""
+    if "not authorized for images" in message:
+        return IMAGE_NOT_SHARED
     if "iaminstanceprofile" in message or "instance profile" in message:
         return PROFILE_INVALID
     if "different networks" in message:
         return OTHER_VPC
     if "user data" in message:
         return USER_DATA_TOO_LARGE
-    return "LaunchFailed"
+    return ""
 
 
 def throttled_text(call: str, since: datetime, now: datetime, next_try: datetime) -> str:
@@ -269,9 +208,10 @@ def unavailable_offerings(
         code = error.get("ErrorCode", "")
         if code == SPOT_ROLE_MISSING:
             return [OfferingRef.of(OfferingKey(capacity_type, "", ""))]
+        scope = scope_of(code)
         named_pairs = _meant(error, pairs)
         quotas = {quota_of(name, capacity_type) for name, _ in named_pairs}
-        if code in QUOTA_USED_UP and len(quotas) == 1 and capacity_type != labels.RESERVED:
+        if scope is Scope.QUOTA and len(quotas) == 1 and capacity_type != labels.RESERVED:
             keys.add(OfferingKey.of_quota(capacity_type, quotas.pop()))
         elif denied and code in TYPE_REFUSED and capacity_type != labels.RESERVED:
             keys.add(OfferingKey(capacity_type, denied, ""))
@@ -281,10 +221,9 @@ def unavailable_offerings(
                 for name, zone in named_pairs
             }
         elif (
-            code in INSUFFICIENT_CAPACITY
-            or code in QUOTA_USED_UP
+            scope in (Scope.OFFERING, Scope.QUOTA)
             or (denied and code in TYPE_REFUSED)
-            or (reservations and code.startswith(RESERVATION_CODES))
+            or (reservations and scope is Scope.RESERVATION)
         ):
             refused |= named_pairs
             if strategy == SPREAD and _ABOUT_GROUP in error.get("ErrorMessage", "").lower():
