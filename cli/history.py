@@ -29,7 +29,7 @@ from cli.record_source import RecordError, RecordOption, RecordSource, chosen_re
 from cli.record_times import SinceOption, UntilOption, instant_of
 from tenon.errors import TenonError
 from tenon.kube.node_names import AmbiguousNameError, may_stand_for, whole_name, without_domain
-from tenon.record.entries import Entry, Kind
+from tenon.record.entries import Entry, EntryKind
 from tenon.record.entry_sentences import about, sentence, total_price, why
 from tenon.record.history import Question, Subject, answers
 from tenon.record.lines import distinct
@@ -57,7 +57,7 @@ Name = Annotated[
     typer.Argument(metavar="NODE|POD|POOL|COMMAND", help="A Node, NodeClaim, instance, pod, NodePool or command."),
 ]
 Kinds = Annotated[
-    list[Kind] | None,
+    list[EntryKind] | None,
     typer.Option("--kind", metavar="KIND", help="Only this kind of entry, such as removal; may be repeated."),
 ]
 

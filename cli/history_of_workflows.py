@@ -19,7 +19,7 @@ from tenon.messages.disruption import DisruptResult
 from tenon.node.ids import NODECLAIM_WORKFLOW, UID_MEMO, nodeclaim_id
 from tenon.node.state import NodeClaimResult
 from tenon.record.commands import command_end_entry, command_entry
-from tenon.record.entries import Entry, Kind
+from tenon.record.entries import Entry, EntryKind
 from tenon.record.history import Question
 from tenon.record.origin import Origin
 from tenon.record.removals import removal_entry
@@ -60,7 +60,7 @@ async def history_of_workflows(
         for execution in await _listed(client, f"{own} AND {_of_nodes(cluster, looked_for)}", history):
             history.other_names |= _names_of(execution)
         looked_for = sorted({*looked_for, *history.other_names})[: 2 * MOST_NAMES]
-    wants_ends = not question.kinds or Kind.REMOVAL in question.kinds
+    wants_ends = not question.kinds or EntryKind.REMOVAL in question.kinds
     if wants_ends and (looked_for or not all_names):
         query = (
             f"{own} AND ExecutionStatus = 'Completed' "
@@ -77,7 +77,7 @@ async def history_of_workflows(
             for entry in await bounded(executions, CONCURRENCY, lambda execution: _removal(client, cluster, execution))
             if entry is not None
         ]
-    if not question.kinds or not question.kinds.isdisjoint({Kind.COMMAND, Kind.COMMAND_END}):
+    if not question.kinds or not question.kinds.isdisjoint({EntryKind.COMMAND, EntryKind.COMMAND_END}):
         query = (
             f"WorkflowType = '{_COMMAND}' AND {names.CLUSTER.name} = '{cluster}' "
             f"AND StartTime >= '{since.isoformat()}' AND StartTime < '{until.isoformat()}'"

@@ -107,7 +107,7 @@ the record goes and how to read it.
 """
 
 _RECORD_PARTS: dict[type, str] = {
-    entries.Purchase: "purchase",
+    entries.RecordedPurchase: "purchase",
     Explanation: "explanation",
     pool_reasons.NoPlace: "reason",
     pool_reasons.Clause: "clause",

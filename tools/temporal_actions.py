@@ -31,7 +31,7 @@ SDK_SHARE = 0.8
 """The share of the heartbeat timeout after which Temporal's SDK sends the next heartbeat at the earliest."""
 
 
-class Kind(StrEnum):
+class BilledAction(StrEnum):
     """What is billed, as the documentation names it."""
 
     START = "workflow starts"
@@ -46,21 +46,21 @@ class Kind(StrEnum):
 
 
 ONE_EACH = {
-    "workflow_execution_started_event_attributes": Kind.START,
-    "activity_task_scheduled_event_attributes": Kind.ACTIVITY,
-    "timer_started_event_attributes": Kind.TIMER,
-    "signal_external_workflow_execution_initiated_event_attributes": Kind.SIGNAL,
-    "workflow_execution_update_accepted_event_attributes": Kind.UPDATE,
-    "upsert_workflow_search_attributes_event_attributes": Kind.ATTRIBUTES,
-    "start_child_workflow_execution_initiated_event_attributes": Kind.CHILD,
+    "workflow_execution_started_event_attributes": BilledAction.START,
+    "activity_task_scheduled_event_attributes": BilledAction.ACTIVITY,
+    "timer_started_event_attributes": BilledAction.TIMER,
+    "signal_external_workflow_execution_initiated_event_attributes": BilledAction.SIGNAL,
+    "workflow_execution_update_accepted_event_attributes": BilledAction.UPDATE,
+    "upsert_workflow_search_attributes_event_attributes": BilledAction.ATTRIBUTES,
+    "start_child_workflow_execution_initiated_event_attributes": BilledAction.CHILD,
 }
 """The events that are one action each. The start of a child is a second one, in the child's own history."""
 SCHEDULED_BY = "TemporalScheduledById"
 
 
-def actions(events: Iterable[HistoryEvent]) -> Counter[Kind]:
+def actions(events: Iterable[HistoryEvent]) -> Counter[BilledAction]:
     """Count the actions of one run by their kind."""
-    counts: Counter[Kind] = Counter()
+    counts: Counter[BilledAction] = Counter()
     marker_tasks: set[int] = set()
     for event in events:
         attributes = event.WhichOneof("attributes") or ""
@@ -70,19 +70,19 @@ def actions(events: Iterable[HistoryEvent]) -> Counter[Kind]:
             case "workflow_execution_started_event_attributes":
                 started = event.workflow_execution_started_event_attributes
                 if SCHEDULED_BY in started.search_attributes.indexed_fields:
-                    counts[Kind.SCHEDULE] += 2
+                    counts[BilledAction.SCHEDULE] += 2
             case "activity_task_started_event_attributes":
-                counts[Kind.ACTIVITY] += event.activity_task_started_event_attributes.attempt - 1
+                counts[BilledAction.ACTIVITY] += event.activity_task_started_event_attributes.attempt - 1
             case "workflow_task_completed_event_attributes":
                 metering = event.workflow_task_completed_event_attributes.metering_metadata
-                counts[Kind.LOCAL] += metering.nonfirst_local_activity_execution_attempts
+                counts[BilledAction.LOCAL] += metering.nonfirst_local_activity_execution_attempts
             case "marker_recorded_event_attributes":  # all of one workflow task are one action
                 marker_tasks.add(event.marker_recorded_event_attributes.workflow_task_completed_event_id)
             case "workflow_execution_signaled_event_attributes":
                 # What another workflow sent is counted there.
                 signal = event.workflow_execution_signaled_event_attributes
-                counts[Kind.SIGNAL] += not signal.HasField("external_workflow_execution")
-    counts[Kind.LOCAL] += len(marker_tasks)
+                counts[BilledAction.SIGNAL] += not signal.HasField("external_workflow_execution")
+    counts[BilledAction.LOCAL] += len(marker_tasks)
     return +counts
 
 
@@ -99,7 +99,7 @@ def stored_bytes(runs: Iterable[WorkflowHistory]) -> int:
     return sum(event.ByteSize() for run in runs for event in run.events)
 
 
-def total(runs: Iterable[WorkflowHistory]) -> Counter[Kind]:
+def total(runs: Iterable[WorkflowHistory]) -> Counter[BilledAction]:
     """Count the actions of several runs."""
     return sum((actions(run.events) for run in runs), Counter())
 

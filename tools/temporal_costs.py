@@ -15,7 +15,7 @@ from pathlib import Path
 from temporalio.client import WorkflowHistory
 
 from tenon.messages.base import QUIET_POLL_SECONDS, ActivityName
-from tools.temporal_actions import Kind, actions, heartbeats, recorded, stored_bytes, total
+from tools.temporal_actions import BilledAction, actions, heartbeats, recorded, stored_bytes, total
 from worker.controllers.garbage_collection.sweeps import quiet_interval
 from worker.settings import Settings
 from workflows.disruption import MAX_HISTORY
@@ -49,7 +49,15 @@ CLASSES = 3
 DAY = timedelta(days=1)
 DOLLARS = 50 / 1_000_000
 """The list price of an action of Temporal Cloud."""
-COLUMNS = (Kind.START, Kind.ACTIVITY, Kind.LOCAL, Kind.TIMER, Kind.SIGNAL, Kind.UPDATE, Kind.ATTRIBUTES)
+COLUMNS = (
+    BilledAction.START,
+    BilledAction.ACTIVITY,
+    BilledAction.LOCAL,
+    BilledAction.TIMER,
+    BilledAction.SIGNAL,
+    BilledAction.UPDATE,
+    BilledAction.ATTRIBUTES,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +122,8 @@ def more_sweeps() -> float:
 def _repeated(name: str, run: WorkflowHistory, period: timedelta, *, times: int = 1) -> Cost:
     """What a workflow costs a day that repeats the same each ``period``, with its continue-as-new."""
     counts = actions(run.events)
-    rounds = counts[Kind.ACTIVITY]
-    per_round = (counts.total() - counts[Kind.START]) / rounds
+    rounds = counts[BilledAction.ACTIVITY]
+    per_round = (counts.total() - counts[BilledAction.START]) / rounds
     events = len(run.events) / rounds
     a_day = times * (DAY / period)
     return Cost(name, a_day * (per_round + events / MAX_HISTORY), a_day * stored_bytes([run]) / rounds)

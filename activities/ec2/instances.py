@@ -50,7 +50,7 @@ PriceOf = Callable[[str, str, str, str], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Purchase:
+class LaunchOutcome:
     """What a launch bought for a claim: its living instance, or None.
 
     With ``decided``, EC2 shows what became of the launch. Otherwise an instance of it may still appear.
@@ -109,13 +109,13 @@ class Instances:
         """The claim's living instance; the oldest if there are several; None if there is none."""
         return self._oldest(self._of_claims.get(claim) or [])
 
-    def by_token(self, token: str) -> Purchase:
+    def by_token(self, token: str) -> LaunchOutcome:
         """What a launch with this client token bought."""
         launched = self._of_tokens.get(token) or []
         instance = self._oldest(candidate for candidate in launched if candidate["State"]["Name"] in ALIVE)
-        return Purchase(instance, decided=bool(launched))
+        return LaunchOutcome(instance, decided=bool(launched))
 
-    def of_group(self, group: LaunchGroup, claim: str) -> Purchase:
+    def of_group(self, group: LaunchGroup, claim: str) -> LaunchOutcome:
         """What a launch group bought for one of its members.
 
         The members take the group's instances in the order of instance ids, terminated ones included. If EC2 does not
@@ -127,14 +127,14 @@ class Instances:
             fleets = {_tags(member).get(labels.TAG_FLEET, "") for member in group_instances} - {""}
             bought = self._of_fleets(fleets)
         if group.ordinal >= len(bought):
-            return Purchase(None, decided=bool(bought))
+            return LaunchOutcome(None, decided=bool(bought))
         own_instance = next(
             (member for member in group_instances if member["InstanceId"] == bought[group.ordinal]), None
         )
         if own_instance is None:
-            return Purchase(None, decided=False)
+            return LaunchOutcome(None, decided=False)
         own = own_instance["State"]["Name"] in ALIVE and _tags(own_instance).get(labels.TAG_NODECLAIM, claim) == claim
-        return Purchase(self._message(own_instance) if own else None, decided=True)
+        return LaunchOutcome(self._message(own_instance) if own else None, decided=True)
 
     def owned(self) -> list[ObservedInstance]:
         """All instances that are not terminated and have the cluster's tag and a NodePool or NodeClaim tag."""

@@ -34,7 +34,7 @@ from tenon.evolve import evolve
 from tenon.garbage_collection.brake import BRAKED, HeldBack, held_back
 from tenon.garbage_collection.decide import GRACES, findings, split_by_limits
 from tenon.garbage_collection.facts import Graces, Observations, ObservedClaim
-from tenon.garbage_collection.findings import Finding, Kind
+from tenon.garbage_collection.findings import Finding, FindingKind
 from tenon.garbage_collection.instances import left_to_workflows
 from tenon.kube.event_reasons import EventReason
 from tenon.messages.base import ClaimRef
@@ -114,7 +114,7 @@ class GarbageCollection:
         for source, why in unread.items():
             metrics.GARBAGE_COLLECTION_UNREAD.labels(source).inc()
             log.warning("The sweep failed to read a source", extra={"source": source, "error": why})
-        figures = {kind.value: Figures() for kind in Kind}
+        figures = {kind.value: Figures() for kind in FindingKind}
         free, held_back_findings = held_back(
             findings(observations, self._graces), observations, self._graces, sweep_input.confirmed
         )
@@ -190,12 +190,12 @@ class GarbageCollection:
                 continue
             if is_held:
                 await self._publish_events(finding, figures, ended)
-            if finding.kind is Kind.UNTAGGED_INSTANCE:
+            if finding.kind is FindingKind.UNTAGGED_INSTANCE:
                 await self._pause(BETWEEN_TAGS)
         return faults
 
     async def _publish_events(self, finding: Finding, figures: dict[str, Figures], ended: list[str]) -> None:
-        if finding.kind is Kind.FOREIGN_FINALIZER:  # nothing was ended, because another controller must act
+        if finding.kind is FindingKind.FOREIGN_FINALIZER:  # nothing was ended, because another controller must act
             _add(figures, finding.kind, "findings")
         else:
             _add(figures, finding.kind, "findings", "ended")
@@ -222,7 +222,7 @@ class GarbageCollection:
         self._finalizers = set(held_by_finalizer)
 
 
-def _add(figures: dict[str, Figures], kind: Kind, *fields: str) -> None:
+def _add(figures: dict[str, Figures], kind: FindingKind, *fields: str) -> None:
     if "findings" in fields:
         metrics.GARBAGE_COLLECTION_FOUND.labels(kind.value).inc()
     row = figures[kind.value]

@@ -22,7 +22,7 @@ from tenon.garbage_collection.facts import (
     ObservedClaim,
     ObservedTemplate,
 )
-from tenon.garbage_collection.findings import Finding, Kind
+from tenon.garbage_collection.findings import Finding, FindingKind
 from tenon.kube.claim_record import instance_id_of
 from tenon.kube.event_reasons import EventReason
 from tenon.messages.base import ClaimRef
@@ -33,13 +33,13 @@ SweepEvent = tuple[dict[str, Any], EventReason, str]
 """The object, the reason and the message of an event."""
 
 ACTIONS = {
-    Kind.INSTANCE_WITHOUT_CLAIM: "The sweep terminated an instance without a NodeClaim",
-    Kind.CLAIM_WITHOUT_INSTANCE: "The sweep signaled a workflow that the instance of its NodeClaim is gone",
-    Kind.CLAIM_WITHOUT_WORKFLOW: "The sweep started the workflow of a NodeClaim",
-    Kind.WORKFLOW_WITHOUT_CLAIM: "The sweep signaled a workflow that its NodeClaim is gone",
-    Kind.NODE_WITHOUT_CLAIM: "The sweep deleted a Node without NodeClaim and instance",
-    Kind.UNUSED_TEMPLATE: "The sweep deleted an unused launch template",
-    Kind.UNTAGGED_INSTANCE: "The sweep tagged an instance",
+    FindingKind.INSTANCE_WITHOUT_CLAIM: "The sweep terminated an instance without a NodeClaim",
+    FindingKind.CLAIM_WITHOUT_INSTANCE: "The sweep signaled a workflow that the instance of its NodeClaim is gone",
+    FindingKind.CLAIM_WITHOUT_WORKFLOW: "The sweep started the workflow of a NodeClaim",
+    FindingKind.WORKFLOW_WITHOUT_CLAIM: "The sweep signaled a workflow that its NodeClaim is gone",
+    FindingKind.NODE_WITHOUT_CLAIM: "The sweep deleted a Node without NodeClaim and instance",
+    FindingKind.UNUSED_TEMPLATE: "The sweep deleted an unused launch template",
+    FindingKind.UNTAGGED_INSTANCE: "The sweep tagged an instance",
 }
 """What was done about a finding of each kind, for the log. Tenon does nothing about a foreign finalizer."""
 
@@ -47,11 +47,11 @@ ACTIONS = {
 def subject_of(finding: Finding) -> dict[str, Any]:
     """The object that the events about a finding are about. It may be gone already."""
     match finding.kind:
-        case Kind.INSTANCE_WITHOUT_CLAIM if finding.pool:
+        case FindingKind.INSTANCE_WITHOUT_CLAIM if finding.pool:
             return reference(NODEPOOLS, finding.pool)
-        case Kind.NODE_WITHOUT_CLAIM:
+        case FindingKind.NODE_WITHOUT_CLAIM:
             return reference(NODES, finding.node_name, finding.uid)
-        case Kind.UNUSED_TEMPLATE:
+        case FindingKind.UNUSED_TEMPLATE:
             return reference(EC2NODECLASSES, finding.node_class)
         case _:
             return reference(NODECLAIMS, finding.claim, finding.uid)
@@ -61,38 +61,38 @@ def event_for(finding: Finding) -> SweepEvent | None:
     """The event about a finding that was acted on, or None if operators do not need to know."""
     about = subject_of(finding)
     match finding.kind:
-        case Kind.INSTANCE_WITHOUT_CLAIM:
+        case FindingKind.INSTANCE_WITHOUT_CLAIM:
             bought = f"; it was bought for NodeClaim {finding.claim}" if finding.claim else ""
             text = f"Terminated instance {finding.instance_id}, which no NodeClaim refers to{bought}"
             return about, EventReason.INSTANCE_WITHOUT_NODE_CLAIM, text
-        case Kind.CLAIM_WITHOUT_INSTANCE:
+        case FindingKind.CLAIM_WITHOUT_INSTANCE:
             text = f"Instance {finding.instance_id} is gone although Tenon did not terminate it: the node leaves"
             return about, EventReason.NODE_CLAIM_WITHOUT_INSTANCE, text
-        case Kind.CLAIM_WITHOUT_WORKFLOW:
+        case FindingKind.CLAIM_WITHOUT_WORKFLOW:
             return (
                 about,
                 EventReason.NODE_CLAIM_WITHOUT_WORKFLOW,
                 "No workflow managed this node: a new one was started",
             )
-        case Kind.WORKFLOW_WITHOUT_CLAIM:
+        case FindingKind.WORKFLOW_WITHOUT_CLAIM:
             text = "The NodeClaim is gone but its workflow was open: the workflow terminates the instance"
             return about, EventReason.WORKFLOW_WITHOUT_NODE_CLAIM, text
-        case Kind.NODE_WITHOUT_CLAIM:
+        case FindingKind.NODE_WITHOUT_CLAIM:
             text = f"NodeClaim and instance {finding.instance_id} are gone: deleted the Node"
             return about, EventReason.NODE_WITHOUT_NODE_CLAIM, text
-        case Kind.UNUSED_TEMPLATE:
+        case FindingKind.UNUSED_TEMPLATE:
             return (
                 about,
                 EventReason.LAUNCH_TEMPLATE_UNUSED,
                 f"Deleted launch template {finding.template}, which nothing uses",
             )
-        case Kind.FOREIGN_FINALIZER:
+        case FindingKind.FOREIGN_FINALIZER:
             text = (
                 "The node is gone, but finalizers of other controllers keep the NodeClaim: "
                 f"{', '.join(finding.finalizers)}. Their controllers, or an operator, must remove them"
             )
             return about, EventReason.HELD_BY_FINALIZER, text
-        case Kind.UNTAGGED_INSTANCE:
+        case FindingKind.UNTAGGED_INSTANCE:
             return None
 
 
@@ -108,22 +108,22 @@ class SweepActions:
     async def act(self, finding: Finding, observations: Observations) -> bool:
         """Check the finding again and act on it if it still holds. Return whether it does."""
         match finding.kind:
-            case Kind.INSTANCE_WITHOUT_CLAIM:
+            case FindingKind.INSTANCE_WITHOUT_CLAIM:
                 return await self._terminate_instance(finding, observations)
-            case Kind.CLAIM_WITHOUT_INSTANCE:
+            case FindingKind.CLAIM_WITHOUT_INSTANCE:
                 return await self._notify_instance_gone(finding)
-            case Kind.CLAIM_WITHOUT_WORKFLOW:
+            case FindingKind.CLAIM_WITHOUT_WORKFLOW:
                 return await self._start_workflow(finding)
-            case Kind.WORKFLOW_WITHOUT_CLAIM:
+            case FindingKind.WORKFLOW_WITHOUT_CLAIM:
                 return await self._notify_claim_gone(finding)
-            case Kind.NODE_WITHOUT_CLAIM:
+            case FindingKind.NODE_WITHOUT_CLAIM:
                 return await self._release_node(finding)
-            case Kind.UNUSED_TEMPLATE:
+            case FindingKind.UNUSED_TEMPLATE:
                 return await self._delete_template(finding, observations)
-            case Kind.FOREIGN_FINALIZER:
+            case FindingKind.FOREIGN_FINALIZER:
                 claim = await self._claim(finding.claim, finding.uid)
                 return claim is not None and bool(claim.foreign_finalizers)
-            case Kind.UNTAGGED_INSTANCE:
+            case FindingKind.UNTAGGED_INSTANCE:
                 return await self._tag_instance(finding)
 
     async def _tag_instance(self, finding: Finding) -> bool:

@@ -24,7 +24,7 @@ from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
 from tenon.messages.node_steps import BlockedPods, DrainInput
 from tenon.node import drain as decide
-from tenon.node.drain import Kind
+from tenon.node.drain import ActionKind
 from tenon.node.drain_blockers import deleted_at, grouped, refused_eviction, sentence
 
 CONCURRENCY = 20
@@ -98,20 +98,20 @@ class Evictor:
     async def _evict_one(self, pod: PodRecord, now: datetime, *, turn: bool) -> None:
         uid = pod.uid
         action = decide.decide(pod, now, turn=turn, force_at=self._drain_input.force_at, force=self._drain_input.force)
-        if action.kind is Kind.EVICT and uid in self._retry_at and now < self._retry_at[uid]:
+        if action.kind is ActionKind.EVICT and uid in self._retry_at and now < self._retry_at[uid]:
             return
         self._blocked.pop(uid, None)
         try:
-            if action.kind is Kind.EVICT:
+            if action.kind is ActionKind.EVICT:
                 await self._evict(pod, now)
-            elif action.kind is Kind.DELETE:
+            elif action.kind is ActionKind.DELETE:
                 await self._delete(pod, action.grace_seconds)
             elif action.blocked is not None:
                 self._blocked[uid] = action.blocked
         except ApiUnreachableError:
             raise
         except ApiError as error:  # an admission policy that protects one pod must not stop the others
-            deleting = action.kind is Kind.DELETE
+            deleting = action.kind is ActionKind.DELETE
             if deleting:
                 self._undeletable.add(uid)
             why = f"cannot be {'deleted' if deleting else 'evicted'}: {error.message}"

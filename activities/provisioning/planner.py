@@ -52,7 +52,7 @@ from tenon.provisioning.planning_policy import PlanPolicy
 log = loggers.PROVISIONER
 
 
-class Planner:
+class BatchPlanner:
     """Plans batches on a live cluster, one at a time."""
 
     def __init__(

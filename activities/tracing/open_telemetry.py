@@ -28,7 +28,7 @@ from opentelemetry.trace import (
 from opentelemetry.trace import Span as OtelSpan
 
 from activities.tracing.context import SpanId
-from activities.tracing.spans import Attributes, Kind
+from activities.tracing.spans import Attributes, WorkKind
 
 MAX_TEXT = 500
 """The longest text of an error."""
@@ -75,7 +75,7 @@ class OpenTelemetry:
         _set(span, attributes)
         span.end(start)
 
-    def start(self, name: str, parent: SpanId, kind: Kind, attributes: Attributes) -> _Span:
+    def start(self, name: str, parent: SpanId, kind: WorkKind, attributes: Attributes) -> _Span:
         """Start a span."""
         context = set_span_in_context(NonRecordingSpan(_context(parent)), Context())
         span = self._tracer.start_span(name, context, kind=KINDS[kind])

@@ -22,7 +22,7 @@ MAX_REQUESTS = 200
 
 Value = str | int | float | bool
 Attributes = Mapping[Attribute, Value]
-Kind = Literal["work", "client"]
+WorkKind = Literal["work", "client"]
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -53,7 +53,7 @@ class Backend(Protocol):
     def root(self, root: SpanId, name: str, at: datetime, links: Sequence[SpanId], attributes: Attributes) -> None:
         """Send the root span of an operation, which has no length."""
 
-    def start(self, name: str, parent: SpanId, kind: Kind, attributes: Attributes) -> Span:
+    def start(self, name: str, parent: SpanId, kind: WorkKind, attributes: Attributes) -> Span:
         """Start a span."""
 
 

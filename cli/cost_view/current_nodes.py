@@ -20,7 +20,7 @@ from tenon.apis.managed import manages_claim, manages_pool
 from tenon.apis.nodeclaim import INSTANCE_TERMINATING
 from tenon.apis.warm import STOPPED
 from tenon.cost.bill import Lifetime
-from tenon.cost.split import Kind, PricedNode, load_of, loads_of
+from tenon.cost.split import ConsumerKind, PricedNode, load_of, loads_of
 from tenon.ec2.launch.disk_price import disk_price
 from tenon.fleet.rows import node_row
 from tenon.fleet.summary import Totals, totals
@@ -203,5 +203,5 @@ def labels_of_workloads(cluster: Cluster, label: str) -> Mapping[tuple[str, str]
     return {
         (consumer.namespace, consumer.workload): consumer.label
         for consumer in sorted(consumers)
-        if consumer.kind is Kind.PODS and consumer.label
+        if consumer.kind is ConsumerKind.PODS and consumer.label
     }

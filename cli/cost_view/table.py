@@ -10,7 +10,7 @@ from rich.text import Text
 from cli.cost_view.report import Report
 from cli.fleet_view.layout import append_bar
 from tenon.cost.rows import Dimension, share
-from tenon.cost.split import Kind
+from tenon.cost.split import ConsumerKind
 from tenon.kube.timestamps import format_instant
 from tenon.money import HOURS_A_MONTH, dollars, per_hour
 from tenon.sentences import counted
@@ -31,7 +31,7 @@ ROOM = 60
 
 def table(report: Report, width: int | None, *, is_wide: bool = False) -> Table:
     """Return the rows and the total. Bars are only for a terminal, whose ``width`` is given."""
-    kinds = [kind for kind in Kind if any(kind in row.parts for row in report.rows)] if is_wide else []
+    kinds = [kind for kind in ConsumerKind if any(kind in row.parts for row in report.rows)] if is_wide else []
     bar = max(MIN_BAR, min(MAX_BAR, width - ROOM - 11 * len(kinds))) if width is not None else 0
     lines = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     lines.add_column(TITLES.get(report.grouping.dimension, report.grouping.label), overflow="fold")

@@ -14,7 +14,7 @@ from tenon.kube import object_json
 from tenon.kube.pod_decode import pod_of
 from tenon.kube.records import PodRecord
 from tenon.migration.group_draining import GroupNode
-from tenon.node.drain import Kind, current_wave, decide, wave
+from tenon.node.drain import ActionKind, current_wave, decide, wave
 
 GROUP_LABELS = ("eks.amazonaws.com/nodegroup", "alpha.eksctl.io/nodegroup-name")
 """Labels that only nodes of a group have, so that pods that select them fit on none of Tenon's."""
@@ -67,9 +67,9 @@ async def evict(kube: Kube, pods: Sequence[PodRecord], now: datetime) -> list[st
     blocked = []
     for pod in pods:
         action = decide(pod, now, turn=wave(pod) == turn, force_at=None, force=False)
-        if action.kind is Kind.AWAIT and action.blocked is not None:
+        if action.kind is ActionKind.AWAIT and action.blocked is not None:
             blocked.append(f"Pod {pod.key} {action.blocked.why}")
-        elif action.kind is Kind.EVICT:
+        elif action.kind is ActionKind.EVICT:
             namespace, _, name = pod.key.partition("/")
             answer = await kube.evict(namespace, name, uid=pod.pod.uid)
             if answer.outcome in ("blocked", "error"):

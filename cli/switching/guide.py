@@ -16,7 +16,7 @@ from cli.switching.deployments import Workload
 from cli.switching.memory import Memory
 from cli.switching.observing import Watcher
 from tenon.migration.node_states import Difference, difference, instances
-from tenon.migration.switch import Direction, Kind, Step, decide, waiting
+from tenon.migration.switch import Direction, Step, StepKind, decide, waiting
 from worker.runtime.temporal_client import TemporalError
 
 LOOK_SECONDS = 1.0
@@ -56,7 +56,7 @@ class Guide:
                 if step.sentence != reported:
                     self.report(step.sentence)
                     reported = step.sentence
-                if step.kind is Kind.STUCK:
+                if step.kind is StepKind.STUCK:
                     return False
                 await self._carry_out(step)
             except ApiError as error:
@@ -75,19 +75,19 @@ class Guide:
     async def _carry_out(self, step: Step) -> None:
         switch = self.memory.switch
         match step.kind:
-            case Kind.WAIT:
+            case StepKind.WAIT:
                 await asyncio.sleep(LOOK_SECONDS)
-            case Kind.START_SUCCESSOR:
+            case StepKind.START_SUCCESSOR:
                 await self._successor.scale(self.kube, switch.successor_replicas)
-            case Kind.STOP_SUCCESSOR:
+            case StepKind.STOP_SUCCESSOR:
                 await self._successor.scale(self.kube, 0)
-            case Kind.STOP_LEAVER:
+            case StepKind.STOP_LEAVER:
                 await self._leaver.scale(self.kube, 0)
-            case Kind.START_LEAVER:
+            case StepKind.START_LEAVER:
                 await self._leaver.scale(self.kube, switch.leaver_replicas)
-            case Kind.CLEAR:
+            case StepKind.CLEAR:
                 step = await self._clear(step)
-            case Kind.INSTALL:
+            case StepKind.INSTALL:
                 await self.install()
         if step.then is not None:
             self.memory = replace(self.memory, switch=switch.entered(step.then, utc_now(), step.why_back))
@@ -100,7 +100,7 @@ class Guide:
         except (ApiError, TemporalError, RPCError) as error:
             next_step = waiting(self.memory.switch, utc_now(), str(error).rstrip("."))
             self._report_failure(next_step.sentence)
-            if next_step.kind is Kind.WAIT:
+            if next_step.kind is StepKind.WAIT:
                 await asyncio.sleep(LOOK_SECONDS)
             return next_step
         return step

@@ -15,13 +15,13 @@ from datetime import datetime
 from functools import lru_cache
 
 from tenon.cost.bill import Lifetime
-from tenon.cost.split import Consumer, Kind
+from tenon.cost.split import Consumer, ConsumerKind
 from tenon.money import divide, nanos
 from tenon.record.entries import CostEntry
 
 Weights = Mapping[str, Mapping[Consumer, int]]
 """By NodePool, the weights of its consumers."""
-UNMEASURED = Consumer(Kind.UNMEASURED)
+UNMEASURED = Consumer(ConsumerKind.UNMEASURED)
 _ALL_UNMEASURED = ((UNMEASURED,), (1,))
 
 _Shares = tuple[tuple[Consumer, ...], tuple[int, ...]]
@@ -60,8 +60,8 @@ def measurement_of(entry: CostEntry) -> Measurement:
 @lru_cache(100_000)
 def _consumer(kind: str, namespace: str, workload: str) -> Consumer:
     """The consumer of a row, one object for all entries: a month of them has a million rows."""
-    kinds = {kind.value: kind for kind in Kind}
-    return Consumer(kinds.get(kind, Kind.PODS), namespace, workload)
+    kinds = {kind.value: kind for kind in ConsumerKind}
+    return Consumer(kinds.get(kind, ConsumerKind.PODS), namespace, workload)
 
 
 def _shares(weights: Mapping[Consumer, int]) -> _Shares:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from tenon.apis import labels
 from tenon.cost.attribution import Attribution
 from tenon.cost.bill import Lifetime
-from tenon.cost.split import Consumer, Kind
+from tenon.cost.split import Consumer, ConsumerKind
 from tenon.money import decimal_text
 
 AWS = "AWS"
@@ -144,7 +144,7 @@ def _row(
     cost, price = decimal_text(amount), decimal_text(offer.price)
     quantity = f"{(Decimal(amount) / offer.price).quantize(_QUANTITY_DIGITS).normalize():f}"
     month_start, month_end = _month(start)
-    is_workload = consumer.kind in (Kind.PODS, Kind.DAEMONS)
+    is_workload = consumer.kind in (ConsumerKind.PODS, ConsumerKind.DAEMONS)
     name = "/".join(filter(None, (consumer.namespace, consumer.workload))) if is_workload else pool
     cause = f"{name}, {consumer.kind}" if is_workload else f"{consumer.kind} room of NodePool {pool}"
     tags = {

@@ -12,7 +12,7 @@ from typing import Any
 from tenon.apis import labels
 from tenon.cost.attribution import Attribution
 from tenon.cost.bill import Lifetime
-from tenon.cost.split import HEADROOM, IDLE, Consumer, Kind, PricedNode, shares
+from tenon.cost.split import HEADROOM, IDLE, Consumer, ConsumerKind, PricedNode, shares
 from tenon.errors import TenonError
 from tenon.money import divide, dollars, nanos
 from tenon.record.entries import CommandEndEntry, CostEntry, Entry
@@ -93,9 +93,9 @@ class Row:
 
     name: str
     amount: int
-    overhead: Kind | None = None
+    overhead: ConsumerKind | None = None
     """For a row that is no namespace, workload or label but one of these."""
-    parts: Mapping[Kind, int] = field(default_factory=dict)
+    parts: Mapping[ConsumerKind, int] = field(default_factory=dict)
     """The amount by kind, as far as it is known."""
 
 
@@ -134,7 +134,7 @@ def charges_by_instance(lifetimes: Iterable[Lifetime], cost: Callable[[Lifetime]
 
 def grouped(charges: Iterable[Charge], grouping: Grouping) -> list[Row]:
     """Return the rows: the dearest first, and those that are not of pods last. They add up to the charges."""
-    amounts: dict[tuple[str, Kind | None], dict[Kind | None, int]] = {}
+    amounts: dict[tuple[str, ConsumerKind | None], dict[ConsumerKind | None, int]] = {}
     for charge in charges:
         kind = charge.consumer.kind if charge.consumer is not None else None
         parts = amounts.setdefault(_place(charge, grouping), {})
@@ -146,7 +146,7 @@ def grouped(charges: Iterable[Charge], grouping: Grouping) -> list[Row]:
     return sorted(rows, key=lambda row: (row.overhead is not None, -row.amount, row.name))
 
 
-def _place(charge: Charge, grouping: Grouping) -> tuple[str, Kind | None]:
+def _place(charge: Charge, grouping: Grouping) -> tuple[str, ConsumerKind | None]:
     """The name of the row of a charge, and its kind if it is not one of pods."""
     consumer = charge.consumer
     match grouping.dimension:
@@ -159,10 +159,10 @@ def _place(charge: Charge, grouping: Grouping) -> tuple[str, Kind | None]:
         case Dimension.CAPACITY_TYPE:
             return charge.capacity_type or UNKNOWN, None
     if consumer is None:
-        return f"({Kind.UNMEASURED})", Kind.UNMEASURED
-    if consumer.kind is Kind.DAEMONS and grouping.dimension is Dimension.WORKLOAD and consumer.workload:
-        return f"{consumer.namespace}/{consumer.workload}", Kind.DAEMONS
-    if consumer.kind is not Kind.PODS:
+        return f"({ConsumerKind.UNMEASURED})", ConsumerKind.UNMEASURED
+    if consumer.kind is ConsumerKind.DAEMONS and grouping.dimension is Dimension.WORKLOAD and consumer.workload:
+        return f"{consumer.namespace}/{consumer.workload}", ConsumerKind.DAEMONS
+    if consumer.kind is not ConsumerKind.PODS:
         return f"({consumer.kind})", consumer.kind
     match grouping.dimension:
         case Dimension.NAMESPACE:
@@ -177,7 +177,7 @@ def labeled(attribution: Attribution, label_of: Mapping[tuple[str, str], str]) -
     """Return the attribution with the label of each workload: ``label_of`` has it by namespace and workload."""
     amounts: dict[tuple[str, Consumer], int] = {}
     for (pool, consumer), amount in attribution.amounts.items():
-        value = label_of.get((consumer.namespace, consumer.workload), "") if consumer.kind is Kind.PODS else ""
+        value = label_of.get((consumer.namespace, consumer.workload), "") if consumer.kind is ConsumerKind.PODS else ""
         key = (pool, Consumer(consumer.kind, consumer.namespace, consumer.workload, value))
         amounts[key] = amounts.get(key, 0) + amount
     return Attribution(amounts, attribution.measured_until)
@@ -210,7 +210,7 @@ def with_headroom(charges: Sequence[Charge], last_entry: CostEntry) -> list[Char
     hours = (last_entry.at - last_entry.since).total_seconds() / 3600
     headroom: dict[str, int] = {}
     for row in last_entry.rows:
-        if row.of == Kind.HEADROOM and hours > 0:
+        if row.of == ConsumerKind.HEADROOM and hours > 0:
             headroom[row.pool] = headroom.get(row.pool, 0) + nanos(row.cost / hours)
     idle: dict[str, list[Charge]] = {}
     for charge in charges:
@@ -232,7 +232,7 @@ def share(row: Row, total: int) -> float:
 
 def row_document(row: Row, total: int, monthly: float | None) -> dict[str, Any]:
     """Return a row as JSON. ``monthly``: hours of a month, if amounts are for an hour."""
-    document: dict[str, Any] = {"name": row.name, "kind": (row.overhead or Kind.PODS).value}
+    document: dict[str, Any] = {"name": row.name, "kind": (row.overhead or ConsumerKind.PODS).value}
     if monthly is None:
         document["cost"] = dollars(row.amount)
     else:
@@ -241,7 +241,7 @@ def row_document(row: Row, total: int, monthly: float | None) -> dict[str, Any]:
             "costPerMonth": round(dollars(row.amount) * monthly, 2),
         }
     document["share"] = round(share(row, total), 6)
-    return document | {kind.value: dollars(row.parts[kind]) for kind in Kind if kind in row.parts}
+    return document | {kind.value: dollars(row.parts[kind]) for kind in ConsumerKind if kind in row.parts}
 
 
 def to_csv(documents: Sequence[Mapping[str, Any]]) -> str:

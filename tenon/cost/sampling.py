@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
-from tenon.cost.split import Consumer, Kind
+from tenon.cost.split import Consumer, ConsumerKind
 from tenon.money import dollars, of_time
 from tenon.record.entries import MAX_COST_ROWS, CostEntry, CostRow
 
@@ -71,17 +71,17 @@ def _bounded(amounts: Iterable[tuple[tuple[str, Consumer], int]]) -> list[CostRo
     own_rows, others = dearest, dearest[:0]
     if len(dearest) > MAX_COST_ROWS:
         pools = len({pool for (pool, _), _ in dearest})
-        room = max(0, MAX_COST_ROWS - pools * len(Kind))
+        room = max(0, MAX_COST_ROWS - pools * len(ConsumerKind))
         own_rows, others = dearest[:room], dearest[room:]
     rows = [
         _row(pool, consumer.kind, consumer.namespace, consumer.workload, amount)
         for (pool, consumer), amount in own_rows
     ]
-    sums: dict[tuple[str, Kind], int] = {}
+    sums: dict[tuple[str, ConsumerKind], int] = {}
     for (pool, consumer), amount in others:
         sums[pool, consumer.kind] = sums.get((pool, consumer.kind), 0) + amount
     return rows + [_row(pool, kind, OTHERS, "", amount) for (pool, kind), amount in sorted(sums.items())]
 
 
-def _row(pool: str, kind: Kind, namespace: str, workload: str, amount: int) -> CostRow:
+def _row(pool: str, kind: ConsumerKind, namespace: str, workload: str, amount: int) -> CostRow:
     return CostRow(pool=pool, of=kind.value, namespace=namespace, workload=workload, cost=dollars(amount))

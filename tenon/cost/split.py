@@ -41,7 +41,7 @@ _OF_CRON_JOB = re.compile(r"Job/(.+)-[0-9]{8,10}")
 """A CronJob names its Jobs by the minute, and each would be a workload of its own."""
 
 
-class Kind(StrEnum):
+class ConsumerKind(StrEnum):
     """For what a part of a node's price is paid."""
 
     PODS = "pods"
@@ -57,7 +57,7 @@ class Kind(StrEnum):
     """The instance ran, and the record does not say who used it."""
 
 
-PAID_FOR_PODS = (Kind.PODS, Kind.DAEMONS)
+PAID_FOR_PODS = (ConsumerKind.PODS, ConsumerKind.DAEMONS)
 """What namespaces cause."""
 
 
@@ -65,7 +65,7 @@ PAID_FOR_PODS = (Kind.PODS, Kind.DAEMONS)
 class Consumer:
     """Who causes a part of the cost."""
 
-    kind: Kind
+    kind: ConsumerKind
     namespace: str = ""
     workload: str = ""
     """As ``Kind/name``; empty for pods without a controller."""
@@ -73,7 +73,7 @@ class Consumer:
     """The value of the pods' label that the cost is divided by; empty without one."""
 
 
-IDLE, HEADROOM, STARTING = Consumer(Kind.IDLE), Consumer(Kind.HEADROOM), Consumer(Kind.STARTING)
+IDLE, HEADROOM, STARTING = Consumer(ConsumerKind.IDLE), Consumer(ConsumerKind.HEADROOM), Consumer(ConsumerKind.STARTING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ def _weighed(amounts: Mapping[str, int], devices_by_core: tuple[int, int]) -> di
 
 def load_of(pod: PodRecord, label: str = "") -> Load:
     """Return what a pod requests, and for whom. ``label``: the key of the label that the cost is divided by."""
-    kind = Kind.DAEMONS if pod.daemon or pod.mirror else Kind.PODS
+    kind = ConsumerKind.DAEMONS if pod.daemon or pod.mirror else ConsumerKind.PODS
     workload = _OF_CRON_JOB.sub(r"CronJob/\1", pod.pod.workload)
     value = pod.pod.labels.get(label, "") if label else ""
     return Load(Consumer(kind, pod.pod.namespace, workload, value), pod.pod.requests)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from tenon.garbage_collection import claims, instances, orphans
 from tenon.garbage_collection.facts import GONE_STATES, Graces, Observations
-from tenon.garbage_collection.findings import Finding, Kind
+from tenon.garbage_collection.findings import Finding, FindingKind
 
 FEW = 5
 """So many findings of a kind never stop a sweep.
@@ -24,11 +24,11 @@ MAX_MISSING_PERCENT = 20
 """The share of all things of a kind that may look lost at once, as node repair uses it for unhealthy nodes."""
 CHECK = "check that Tenon runs with the account, the region and the API server of the cluster"
 CONFIRM = "then confirm it as docs/garbage-collection.md says"
-BRAKED: dict[Kind, str] = {
-    Kind.INSTANCE_WITHOUT_CLAIM: "instances have no NodeClaim",
-    Kind.CLAIM_WITHOUT_INSTANCE: "NodeClaims have an instance that EC2 does not know",
-    Kind.WORKFLOW_WITHOUT_CLAIM: "workflows of nodes have no NodeClaim",
-    Kind.NODE_WITHOUT_CLAIM: "Nodes have neither a NodeClaim nor an instance",
+BRAKED: dict[FindingKind, str] = {
+    FindingKind.INSTANCE_WITHOUT_CLAIM: "instances have no NodeClaim",
+    FindingKind.CLAIM_WITHOUT_INSTANCE: "NodeClaims have an instance that EC2 does not know",
+    FindingKind.WORKFLOW_WITHOUT_CLAIM: "workflows of nodes have no NodeClaim",
+    FindingKind.NODE_WITHOUT_CLAIM: "Nodes have neither a NodeClaim nor an instance",
 }
 """The kinds whose findings end a node, and what many of them say."""
 
@@ -40,7 +40,7 @@ class HeldBack:
     Those about workflows include findings about the instances of these workflows.
     """
 
-    kind: Kind
+    kind: FindingKind
     missing: int
     total: int
     findings: tuple[Finding, ...]
@@ -76,37 +76,39 @@ def is_too_many(missing: int, total: int) -> bool:
 
 
 def _held(sweep_findings: Iterable[Finding], observations: Observations, graces: Graces) -> Iterable[HeldBack]:
-    suspects: dict[Kind, list[Finding]] = {}
+    suspects: dict[FindingKind, list[Finding]] = {}
     for finding in sweep_findings:
         if finding.kind in BRAKED and not finding.confirmed:
             suspects.setdefault(finding.kind, []).append(finding)
-    brakes: dict[Kind, HeldBack] = {}
+    brakes: dict[FindingKind, HeldBack] = {}
     for kind, findings in suspects.items():
         missing, total = _counts(kind, len(findings), observations, graces)
         if is_too_many(missing, total):
             brakes[kind] = HeldBack(kind, missing, total, tuple(findings))
-    workflows = brakes.get(Kind.WORKFLOW_WITHOUT_CLAIM)
-    if workflows is not None and Kind.INSTANCE_WITHOUT_CLAIM not in brakes:
+    workflows = brakes.get(FindingKind.WORKFLOW_WITHOUT_CLAIM)
+    if workflows is not None and FindingKind.INSTANCE_WITHOUT_CLAIM not in brakes:
         # A node whose workflow waits for a person must not lose its instance in the meantime.
         waiting = {finding.claim for finding in workflows.findings}
-        theirs = [suspect for suspect in suspects.get(Kind.INSTANCE_WITHOUT_CLAIM, ()) if suspect.claim in waiting]
+        theirs = [
+            suspect for suspect in suspects.get(FindingKind.INSTANCE_WITHOUT_CLAIM, ()) if suspect.claim in waiting
+        ]
         brakes[workflows.kind] = replace(workflows, findings=(*workflows.findings, *theirs))
     return brakes.values()
 
 
-def _counts(kind: Kind, findings: int, observations: Observations, graces: Graces) -> tuple[int, int]:
+def _counts(kind: FindingKind, findings: int, observations: Observations, graces: Graces) -> tuple[int, int]:
     """How many things look lost, and among how many."""
     match kind:
-        case Kind.CLAIM_WITHOUT_INSTANCE:
+        case FindingKind.CLAIM_WITHOUT_INSTANCE:
             # Ready Nodes keep their claims, but EC2 does not know their instances either if the account is wrong.
             due = [claim.instance_id for claim in claims.with_due_instances(observations, graces)]
             states = observations.known_states
             return sum(instance_id not in states for instance_id in due), len(due)
-        case Kind.INSTANCE_WITHOUT_CLAIM:
+        case FindingKind.INSTANCE_WITHOUT_CLAIM:
             # What is left to a workflow is no finding yet, but it lacks its NodeClaim for the same reason.
             total = sum(instance.state not in GONE_STATES for instance in observations.instances or ())
             return instances.count_without_claim(observations, graces), total
-        case Kind.WORKFLOW_WITHOUT_CLAIM:
+        case FindingKind.WORKFLOW_WITHOUT_CLAIM:
             return findings, sum(not workflow.leaving for workflow in observations.workflows or ())
         case _:
             return findings, sum(1 for _ in orphans.own_nodes(observations))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tenon.garbage_collection.facts import ENDED_STATES, GONE_STATES, Graces, Observations, ObservedClaim
-from tenon.garbage_collection.findings import Finding, Kind
+from tenon.garbage_collection.findings import Finding, FindingKind
 
 
 def without_instance(observations: Observations, graces: Graces) -> Iterator[Finding]:
@@ -32,7 +32,7 @@ def without_instance(observations: Observations, graces: Graces) -> Iterator[Fin
         if claim.name not in opened:
             continue  # a new workflow finds out by itself
         yield Finding(
-            Kind.CLAIM_WITHOUT_INSTANCE,
+            FindingKind.CLAIM_WITHOUT_INSTANCE,
             claim.name,
             claim.launched_at or claim.created_at,
             claim=claim.name,
@@ -68,7 +68,7 @@ def without_workflow(observations: Observations, graces: Graces) -> Iterator[Fin
         if claim.foreign_finalizers and not running & {claim.name, claim.instance_id} - {""}:
             continue
         yield Finding(
-            Kind.CLAIM_WITHOUT_WORKFLOW,
+            FindingKind.CLAIM_WITHOUT_WORKFLOW,
             claim.name,
             claim.created_at,
             claim=claim.name,
@@ -82,7 +82,7 @@ def held_by_foreign_finalizers(observations: Observations) -> Iterator[Finding]:
     for claim in observations.managed_claims:
         if claim.foreign_finalizers and claim.deleted_at is not None:
             yield Finding(
-                Kind.FOREIGN_FINALIZER,
+                FindingKind.FOREIGN_FINALIZER,
                 claim.name,
                 claim.deleted_at,
                 claim=claim.name,

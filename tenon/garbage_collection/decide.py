@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from tenon.garbage_collection import claims, instances, orphans
 from tenon.garbage_collection.facts import Graces, Observations
-from tenon.garbage_collection.findings import Finding, Kind
+from tenon.garbage_collection.findings import Finding, FindingKind
 
 GRACES = Graces()
 
@@ -38,10 +38,10 @@ def split_by_limits(
     now: list[Finding] = []
     later: list[Finding] = []
     for finding in sorted(sweep_findings, key=lambda finding: turn.get(finding.key, -1)):
-        if finding.kind is Kind.UNTAGGED_INSTANCE:
+        if finding.kind is FindingKind.UNTAGGED_INSTANCE:
             tags -= 1
             fits = tags >= 0
-        elif finding.kind is Kind.FOREIGN_FINALIZER:
+        elif finding.kind is FindingKind.FOREIGN_FINALIZER:
             fits = True
         else:
             actions -= 1

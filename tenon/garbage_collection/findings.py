@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """Kinds of findings, as metrics name them."""
 
     INSTANCE_WITHOUT_CLAIM = "instance_without_claim"
@@ -27,7 +27,7 @@ class Finding:
     Only the other fields that the kind needs are set. ``uid`` is that of the claim or the Node.
     """
 
-    kind: Kind
+    kind: FindingKind
     name: str
     since: datetime
     claim: str = ""

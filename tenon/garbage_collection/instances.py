@@ -7,7 +7,7 @@ from datetime import datetime
 
 from tenon.apis import labels
 from tenon.garbage_collection.facts import Graces, Observations, ObservedInstance
-from tenon.garbage_collection.findings import Finding, Kind
+from tenon.garbage_collection.findings import Finding, FindingKind
 
 NAME = "Name"
 MAX_LEFT = 100
@@ -23,7 +23,7 @@ def without_claim(observations: Observations, graces: Graces) -> Iterator[Findin
         if _left_to_workflow(observations, instance) and not waited:
             continue
         yield Finding(
-            Kind.INSTANCE_WITHOUT_CLAIM,
+            FindingKind.INSTANCE_WITHOUT_CLAIM,
             instance.id,
             instance.launched_at,
             claim=instance.claim,
@@ -60,7 +60,7 @@ def untagged(observations: Observations) -> Iterator[Finding]:
         present = {NAME: instance.name, labels.TAG_NODECLAIM: instance.claim}
         if tags_to_write(claim.name, claim.node_name if claim.registered else "", present):
             yield Finding(
-                Kind.UNTAGGED_INSTANCE,
+                FindingKind.UNTAGGED_INSTANCE,
                 instance.id,
                 instance.launched_at,
                 claim=claim.name,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from tenon.garbage_collection.facts import GONE_STATES, Graces, Observations, ObservedNode
-from tenon.garbage_collection.findings import Finding, Kind
+from tenon.garbage_collection.findings import Finding, FindingKind
 from tenon.kube.claim_record import instance_id_of
 
 
@@ -21,7 +21,7 @@ def workflows(observations: Observations, graces: Graces) -> Iterator[Finding]:
             continue
         if not workflow.leaving and observations.now - workflow.started_at >= graces.workflow:
             yield Finding(
-                Kind.WORKFLOW_WITHOUT_CLAIM,
+                FindingKind.WORKFLOW_WITHOUT_CLAIM,
                 workflow.claim,
                 workflow.started_at,
                 claim=workflow.claim,
@@ -55,7 +55,7 @@ def nodes(observations: Observations, graces: Graces) -> Iterator[Finding]:
         if node.claim and observations.may_be_open(node.claim):
             continue
         yield Finding(
-            Kind.NODE_WITHOUT_CLAIM,
+            FindingKind.NODE_WITHOUT_CLAIM,
             node.name,
             node.created_at,
             claim=node.claim,
@@ -89,7 +89,7 @@ def templates(observations: Observations, graces: Graces) -> Iterator[Finding]:
         if template.node_class in observations.classes and in_use:
             continue
         yield Finding(
-            Kind.UNUSED_TEMPLATE,
+            FindingKind.UNUSED_TEMPLATE,
             template.id,
             template.created_at,
             node_class=template.node_class,

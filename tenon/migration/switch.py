@@ -55,7 +55,7 @@ class Phase(StrEnum):
         return self in (Phase.DONE, Phase.RETURNED)
 
 
-class Kind(StrEnum):
+class StepKind(StrEnum):
     """What to do next."""
 
     WAIT = "wait"
@@ -141,7 +141,7 @@ class Switch:
 class Step:
     """The next step, and the phase to remember once it is done."""
 
-    kind: Kind
+    kind: StepKind
     sentence: str
     then: Phase | None = None
     """None: the phase stays."""
@@ -161,32 +161,32 @@ def decide(switch: Switch, observed: Observation) -> Step:
             return _starting(switch, observed)
         case Phase.RETURNING:
             return _returning(switch, observed)
-    return Step(Kind.FINISH, "Nothing is left to do.", switch.phase)
+    return Step(StepKind.FINISH, "Nothing is left to do.", switch.phase)
 
 
 def waiting(switch: Switch, now: datetime, missing: str) -> Step:
     """Wait for what is missing, or for a failure to pass, and go back once that has taken too long."""
     if now - switch.since >= switch.timeout:
         return _back(f"{missing} after {lasting(switch.timeout)}", switch)
-    return Step(Kind.WAIT, f"Waiting: {missing}.")
+    return Step(StepKind.WAIT, f"Waiting: {missing}.")
 
 
 def _before(switch: Switch, observed: Observation) -> Step:
     leaver, successor = observed.leaver, observed.successor
     if not leaver.replicas:  # this step was done, and the guide was killed before it remembered that
-        return Step(Kind.STOP_LEAVER, f"{leaver.name} is scaled to 0.", Phase.STOPPING)
+        return Step(StepKind.STOP_LEAVER, f"{leaver.name} is scaled to 0.", Phase.STOPPING)
     if switch.direction is Direction.TAKEOVER and not switch.stop_first:
         if not successor.replicas:
-            return Step(Kind.START_SUCCESSOR, f"Start {successor.name}, which stands by while {leaver.name} leads.")
+            return Step(StepKind.START_SUCCESSOR, f"Start {successor.name}, which stands by while {leaver.name} leads.")
         if not successor.available:
             sentence = f"{successor.name} has no available pod"
             return waiting(switch, observed.now, sentence)
     if observed.unsettled and observed.now - switch.since < switch.settle:
         remaining = lasting(switch.settle - (observed.now - switch.since))
         sentence = f"Waiting up to {remaining} for nodes in the middle of their lives: {_few(observed.unsettled)}."
-        return Step(Kind.WAIT, sentence)
+        return Step(StepKind.WAIT, sentence)
     going_on = f" Under {successor.name} this goes on: {_few(observed.unsettled)}." if observed.unsettled else ""
-    return Step(Kind.STOP_LEAVER, f"Scale {leaver.name} to 0.{going_on}", Phase.STOPPING)
+    return Step(StepKind.STOP_LEAVER, f"Scale {leaver.name} to 0.{going_on}", Phase.STOPPING)
 
 
 def _stopping(switch: Switch, observed: Observation) -> Step:
@@ -199,16 +199,16 @@ def _stopping(switch: Switch, observed: Observation) -> Step:
     if leaver.holds_lease:
         return waiting(switch, observed.now, f"the Lease of {leaver.name} has not expired")
     if switch.direction is Direction.HANDBACK:
-        return Step(Kind.CLEAR, f"End {leaver.name}'s workflows and remove its marks from objects.", Phase.STARTING)
+        return Step(StepKind.CLEAR, f"End {leaver.name}'s workflows and remove its marks from objects.", Phase.STARTING)
     if switch.stop_first:
-        return Step(Kind.CONTINUE, f"{leaver.name} has stopped.", Phase.INSTALLING)
-    return Step(Kind.CONTINUE, f"{leaver.name} has stopped. {successor.name} is to lead.", Phase.STARTING)
+        return Step(StepKind.CONTINUE, f"{leaver.name} has stopped.", Phase.INSTALLING)
+    return Step(StepKind.CONTINUE, f"{leaver.name} has stopped. {successor.name} is to lead.", Phase.STARTING)
 
 
 def _installing(switch: Switch, observed: Observation) -> Step:
     if observed.leaver.replicas:
         return _back(_scaled_up(observed.leaver), switch)
-    return Step(Kind.INSTALL, f"Install {observed.successor.name}'s CRDs.", Phase.STARTING)
+    return Step(StepKind.INSTALL, f"Install {observed.successor.name}'s CRDs.", Phase.STARTING)
 
 
 def _starting(switch: Switch, observed: Observation) -> Step:
@@ -216,7 +216,7 @@ def _starting(switch: Switch, observed: Observation) -> Step:
     if leaver.replicas:
         return _back(_scaled_up(leaver), switch)
     if not successor.replicas:
-        return Step(Kind.START_SUCCESSOR, f"Start {successor.name}.")
+        return Step(StepKind.START_SUCCESSOR, f"Start {successor.name}.")
     if not successor.available:
         missing = f"{successor.name} has no available pod"
     elif not successor.renews_lease:
@@ -224,7 +224,7 @@ def _starting(switch: Switch, observed: Observation) -> Step:
     elif observed.behind:
         missing = f"{successor.name} leads, and is not through yet: {_few(observed.behind)}"
     else:
-        return Step(Kind.FINISH, f"{successor.name} leads and is healthy.", Phase.DONE)
+        return Step(StepKind.FINISH, f"{successor.name} leads and is healthy.", Phase.DONE)
     return waiting(switch, observed.now, missing)
 
 
@@ -233,29 +233,31 @@ def _returning(switch: Switch, observed: Observation) -> Step:
     is_handback = switch.direction is Direction.HANDBACK
     is_in_the_way = is_handback or (observed.one_lease and successor.holds_lease)
     if is_in_the_way and successor.replicas:
-        return Step(Kind.STOP_SUCCESSOR, f"Scale {successor.name} to 0 again.")
+        return Step(StepKind.STOP_SUCCESSOR, f"Scale {successor.name} to 0 again.")
     if is_in_the_way and successor.pods:
         missing = f"{successor.name} still has {successor.pods} of its pods"
     elif not leaver.replicas:
-        return Step(Kind.START_LEAVER, f"Scale {leaver.name} to {switch.leaver_replicas} again.")
+        return Step(StepKind.START_LEAVER, f"Scale {leaver.name} to {switch.leaver_replicas} again.")
     elif not (leaver.available and leaver.renews_lease):
         missing = f"{leaver.name} does not lead again yet"
     elif observed.one_lease and not (is_handback or switch.stop_first or successor.replicas):
-        return Step(Kind.START_SUCCESSOR, f"Start {successor.name} again, which stands by while {leaver.name} leads.")
+        return Step(
+            StepKind.START_SUCCESSOR, f"Start {successor.name} again, which stands by while {leaver.name} leads."
+        )
     else:
-        return Step(Kind.FINISH, f"{leaver.name} leads again.", Phase.RETURNED)
+        return Step(StepKind.FINISH, f"{leaver.name} leads again.", Phase.RETURNED)
     within = max(switch.timeout, RETURNS_WITHIN)
     if observed.now - switch.since >= within:
         sentence = f"{missing}, {lasting(within)} after it was asked to: look at its pods, then run this again."
-        return Step(Kind.STUCK, sentence)
-    return Step(Kind.WAIT, f"Waiting: {missing}.")
+        return Step(StepKind.STUCK, sentence)
+    return Step(StepKind.WAIT, f"Waiting: {missing}.")
 
 
 def _back(why: str, switch: Switch) -> Step:
     if switch.stop_first and switch.phase in (Phase.INSTALLING, Phase.STARTING):
         sentence = f"{why}. Karpenter cannot read objects that Tenon's CRDs store: correct this, then run this again."
-        return Step(Kind.STUCK, sentence)
-    return Step(Kind.CONTINUE, f"Going back: {why}.", Phase.RETURNING, why)
+        return Step(StepKind.STUCK, sentence)
+    return Step(StepKind.CONTINUE, f"Going back: {why}.", Phase.RETURNING, why)
 
 
 def _scaled_up(controller: Controller) -> str:

@@ -25,7 +25,7 @@ UNRESPONSIVE_AFTER = timedelta(seconds=5)
 WAVES = 4
 
 
-class Kind(StrEnum):
+class ActionKind(StrEnum):
     """What to do with one pod now."""
 
     EVICT = "evict"
@@ -40,7 +40,7 @@ class Action:
     ``grace_seconds`` is set for DELETE. ``blocked`` says what holds an awaited pod, if a person could change it.
     """
 
-    kind: Kind
+    kind: ActionKind
     grace_seconds: int | None = None
     blocked: BlockedPods | None = None
 
@@ -100,12 +100,12 @@ def decide(pod: PodRecord, now: datetime, *, turn: bool, force_at: datetime | No
         if deletion is not None and deletion.end > force_at:
             return _shortened(deletion, force_at)
         if deletion is None and now >= force_at - timedelta(seconds=pod.grace_seconds):
-            return Action(Kind.DELETE, grace_seconds=_whole_seconds(force_at - now))
+            return Action(ActionKind.DELETE, grace_seconds=_whole_seconds(force_at - now))
     if deletion is not None:
         is_held = deletion.finalizers and now - deletion.end >= UNRESPONSIVE_AFTER
-        return Action(Kind.AWAIT, blocked=overdue_termination(pod) if is_held else None)
+        return Action(ActionKind.AWAIT, blocked=overdue_termination(pod) if is_held else None)
     if not turn:
-        return Action(Kind.AWAIT)
+        return Action(ActionKind.AWAIT)
     if protection := pod_protection(pod, now):
         blocked = BlockedPods(
             pods=(pod.key,),
@@ -113,26 +113,26 @@ def decide(pod: PodRecord, now: datetime, *, turn: bool, force_at: datetime | No
             annotation=protecting_annotation(pod),
             deleted_at=deleted_at(pod, force_at, now),
         )
-        return Action(Kind.AWAIT, blocked=blocked)
-    return Action(Kind.EVICT)
+        return Action(ActionKind.AWAIT, blocked=blocked)
+    return Action(ActionKind.EVICT)
 
 
 def _forced(deletion: Deletion | None, now: datetime) -> Action:
     """Delete with a short grace period first, and with none if the kubelet does not respond."""
     if deletion is None:
-        return Action(Kind.DELETE, grace_seconds=1)
+        return Action(ActionKind.DELETE, grace_seconds=1)
     if deletion.end > now:
         return _shortened(deletion, now)
     if now - deletion.end >= UNRESPONSIVE_AFTER:
-        return Action(Kind.DELETE, grace_seconds=0)
-    return Action(Kind.AWAIT)
+        return Action(ActionKind.DELETE, grace_seconds=0)
+    return Action(ActionKind.AWAIT)
 
 
 def _shortened(deletion: Deletion, end: datetime) -> Action:
     """Shorten a deletion in progress so that it ends by ``end``. Kubernetes counts the grace period from its start."""
     granted = deletion.grace_seconds
     shorter = _whole_seconds(end - (deletion.end - timedelta(seconds=granted)))
-    return Action(Kind.DELETE, grace_seconds=shorter) if shorter < granted else Action(Kind.AWAIT)
+    return Action(ActionKind.DELETE, grace_seconds=shorter) if shorter < granted else Action(ActionKind.AWAIT)
 
 
 def _whole_seconds(remaining: timedelta) -> int:

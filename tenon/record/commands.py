@@ -14,7 +14,7 @@ from tenon.record.entries import (
     CommandCandidate,
     CommandEndEntry,
     CommandEntry,
-    Purchase,
+    RecordedPurchase,
 )
 from tenon.record.origin import Origin
 from tenon.record.room import Room
@@ -52,10 +52,10 @@ def command_entry(origin: Origin, at: datetime, command: DisruptionCommand, firs
     )
 
 
-def _purchase(replacement: Replacement, room: Room) -> Purchase:
+def _purchase(replacement: Replacement, room: Room) -> RecordedPurchase:
     annotations = (replacement.body.get("metadata") or {}).get("annotations")
     pods = [pod.key for pod in planned_pods(annotations)]
-    return Purchase(
+    return RecordedPurchase(
         claim=replacement.name,
         pool=replacement.pool,
         instance_type=replacement.instance_type,

@@ -23,7 +23,7 @@ Text = Annotated[str, StringConstraints(max_length=2000)]
 """A sentence. Who makes an entry shortens it with `tenon.sentences`."""
 
 
-class Kind(StrEnum):
+class EntryKind(StrEnum):
     """What an entry tells of."""
 
     PLAN = "plan"
@@ -60,7 +60,7 @@ class _Entry(_Part):
     """Who wanted it: a controller, a disruption command or a person."""
 
 
-class Purchase(_Part):
+class RecordedPurchase(_Part):
     """A NodeClaim that a plan or a command creates. It is bought when EC2 launches it, which a `launch` entry says."""
 
     claim: str
@@ -82,7 +82,7 @@ class Purchase(_Part):
 class PlanEntry(_Entry):
     """A batch of pending pods was planned."""
 
-    kind: Literal[Kind.PLAN] = Kind.PLAN
+    kind: Literal[EntryKind.PLAN] = EntryKind.PLAN
     """``plan``"""
     batch: int
     """The number of the batch, which is never used again."""
@@ -96,7 +96,7 @@ class PlanEntry(_Entry):
     """How many pods it was for."""
     on_existing: dict[str, list[str]] = Field(default_factory=dict)
     """By Node or NodeClaim that existed, the pods that it gets."""
-    purchases: list[Purchase] = Field(default_factory=list)
+    purchases: list[RecordedPurchase] = Field(default_factory=list)
     """The NodeClaims that it creates."""
     unschedulable: dict[str, NoPlace] = Field(default_factory=dict)
     """By pod, as ``namespace/name``, why it fits nowhere."""
@@ -128,7 +128,7 @@ class CommandCandidate(_Part):
 class CommandEntry(_Entry):
     """A disruption command started."""
 
-    kind: Literal[Kind.COMMAND] = Kind.COMMAND
+    kind: Literal[EntryKind.COMMAND] = EntryKind.COMMAND
     """``command``"""
     command: str
     """The ID of the command, which events and timelines of its nodes name."""
@@ -138,7 +138,7 @@ class CommandEntry(_Entry):
     """delete, replace, terminate-first or reboot."""
     candidates: list[CommandCandidate]
     """The nodes."""
-    replacements: list[Purchase] = Field(default_factory=list)
+    replacements: list[RecordedPurchase] = Field(default_factory=list)
     """The NodeClaims that it is to create in their place. `command-end` says which ones it created."""
     pods: int = 0
     """How many pods it moves."""
@@ -168,7 +168,7 @@ class CommandApproval(_Part):
 class CommandEndEntry(_Entry):
     """A disruption command ended."""
 
-    kind: Literal[Kind.COMMAND_END] = Kind.COMMAND_END
+    kind: Literal[EntryKind.COMMAND_END] = EntryKind.COMMAND_END
     """``command-end``"""
     command: str
     """The ID of the command."""
@@ -218,7 +218,7 @@ class NodeFacts(_Part):
 class LaunchEntry(_Entry):
     """EC2 launched an instance for a NodeClaim."""
 
-    kind: Literal[Kind.LAUNCH] = Kind.LAUNCH
+    kind: Literal[EntryKind.LAUNCH] = EntryKind.LAUNCH
     """``launch``"""
     facts: NodeFacts
     """What was launched."""
@@ -237,7 +237,7 @@ class LaunchEntry(_Entry):
 class RefusalEntry(_Entry):
     """EC2, or the EC2NodeClass, refused a launch."""
 
-    kind: Literal[Kind.REFUSAL] = Kind.REFUSAL
+    kind: Literal[EntryKind.REFUSAL] = EntryKind.REFUSAL
     """``refusal``"""
     claim: str
     """The name of the NodeClaim that was to launch."""
@@ -273,7 +273,7 @@ class BlockedBy(_Part):
 class RemovalEntry(_Entry):
     """A node's life ended, or that of a NodeClaim which never became a node."""
 
-    kind: Literal[Kind.REMOVAL] = Kind.REMOVAL
+    kind: Literal[EntryKind.REMOVAL] = EntryKind.REMOVAL
     """``removal``"""
     facts: NodeFacts
     """What was removed."""
@@ -326,7 +326,7 @@ class CostRow(_Part):
 class CostEntry(_Entry):
     """What the pods of each workload requested of each NodePool in an interval that ended, in dollars."""
 
-    kind: Literal[Kind.COST] = Kind.COST
+    kind: Literal[EntryKind.COST] = EntryKind.COST
     """``cost``"""
     since: datetime
     """The start of the interval. Its end is ``at``."""
@@ -343,7 +343,7 @@ class CostEntry(_Entry):
 class TeardownEntry(_Entry):
     """All that Tenon had bought and made for a cluster was ended."""
 
-    kind: Literal[Kind.TEARDOWN] = Kind.TEARDOWN
+    kind: Literal[EntryKind.TEARDOWN] = EntryKind.TEARDOWN
     """``teardown``"""
     region: str = ""
     """The AWS region."""
@@ -383,7 +383,7 @@ class DecidedCommand(_Part):
 class DisruptionEntry(_Entry):
     """Disruption chose commands, or refused to remove nodes that it would have removed otherwise."""
 
-    kind: Literal[Kind.DISRUPTION] = Kind.DISRUPTION
+    kind: Literal[EntryKind.DISRUPTION] = EntryKind.DISRUPTION
     """``disruption``"""
     inputs: str = ""
     """The digest of the inputs of the decision, by which they are kept; empty if they are not kept."""

@@ -17,11 +17,11 @@ from tenon.record.entries import (
     CostEntry,
     DisruptionEntry,
     Entry,
-    Kind,
+    EntryKind,
     LaunchEntry,
     NodeFacts,
     PlanEntry,
-    Purchase,
+    RecordedPurchase,
     RefusalEntry,
     RemovalEntry,
     TeardownEntry,
@@ -115,11 +115,11 @@ def total_price(entries: Sequence[Entry], kinds: Collection[str]) -> str:
     """
     launches = [entry.facts.price for entry in entries if isinstance(entry, LaunchEntry)]
     plans = [entry for entry in entries if isinstance(entry, PlanEntry)]
-    if Kind.LAUNCH in kinds and launches:
+    if EntryKind.LAUNCH in kinds and launches:
         unknown = launches.count(0.0)
         rest = f"; the price of {unknown} is not known" if unknown else ""
         return f"{counted(len(launches), 'node')} launched, {per_hour(sum(launches))} in all{rest}"
-    if Kind.PLAN in kinds and plans:
+    if EntryKind.PLAN in kinds and plans:
         claim_count = sum(entry.purchase_count or len(entry.purchases) for entry in plans)
         price = sum(entry.price or sum(part.price for part in entry.purchases) for entry in plans)
         claims = counted(claim_count, "NodeClaim")
@@ -184,7 +184,7 @@ def _plan(entry: PlanEntry, most: int, reasons: int) -> str:
     return "; ".join(parts)
 
 
-def _purchase(purchase: Purchase) -> str:
+def _purchase(purchase: RecordedPurchase) -> str:
     price = f", {per_hour(purchase.price)}" if purchase.price else ""
     kind = purchase.instance_type or "a type"
     return f"{purchase.claim} ({kind}{price})"

@@ -8,7 +8,7 @@ from itertools import islice
 
 from tenon.kube.pod import Pod
 from tenon.messages.explanation import Explanation
-from tenon.record.entries import MAX_LISTED, PlanEntry, Purchase
+from tenon.record.entries import MAX_LISTED, PlanEntry, RecordedPurchase
 from tenon.record.origin import Origin
 from tenon.record.room import Room
 from tenon.scheduling.model import Plan
@@ -46,7 +46,7 @@ def plan_entry(
     room = Room()
     bought = zip(plan.claims, claims, explanations, strict=True)
     purchases = [
-        Purchase(
+        RecordedPurchase(
             claim=claim,
             pool=planned.pool,
             instance_type=planned.offering.instance_type,

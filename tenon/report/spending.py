@@ -10,7 +10,7 @@ from itertools import pairwise
 from tenon.apis.nodeclaim import INSTANCE_TERMINATING
 from tenon.cost.attribution import attribute, measurement_of
 from tenon.cost.bill import Bill, Lifetime, bill_of
-from tenon.cost.split import Kind
+from tenon.cost.split import ConsumerKind
 from tenon.money import NANOS, dollars, nanos
 from tenon.page.time_axis import Axis
 from tenon.record.entries import CostEntry, Entry
@@ -51,7 +51,7 @@ class Spending:
         amounts: dict[str, int] = {}
         attribution = attribute(self.bill.lifetimes, measurements, since, until)
         for (_, consumer), amount in attribution.amounts.items():
-            name = consumer.namespace if consumer.kind is Kind.PODS else f"({consumer.kind})"
+            name = consumer.namespace if consumer.kind is ConsumerKind.PODS else f"({consumer.kind})"
             amounts[name] = amounts.get(name, 0) + amount
         return {name: dollars(amounts[name]) for name in sorted(amounts, key=lambda name: (-amounts[name], name))}
 

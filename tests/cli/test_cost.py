@@ -20,7 +20,7 @@ from cli.cost_view.table import table
 from cli.cost_view.window import CostError, read_window
 from cli.main import app
 from tenon.cost.rows import Dimension, Grouping, Row
-from tenon.cost.split import Kind
+from tenon.cost.split import ConsumerKind
 from tenon.money import HOURS_A_MONTH, nanos
 from tenon.record.entries import CommandEndEntry, Entry
 from tenon.record.lines import line_of
@@ -393,9 +393,9 @@ def test_a_window_ends_now_or_when_it_is_told_to() -> None:
 @pytest.mark.parametrize("width", [60, 80, 120, 250])
 @pytest.mark.parametrize("is_wide", [False, True])
 def test_bars_fill_what_is_left_of_a_terminal_and_no_line_is_longer(width: int, *, is_wide: bool) -> None:
-    amounts = {Kind.PODS: nanos(12.5), Kind.IDLE: nanos(3.25)}
+    amounts = {ConsumerKind.PODS: nanos(12.5), ConsumerKind.IDLE: nanos(3.25)}
     rows = [Row("shop/Deployment/a-rather-long-name-of-a-workload", nanos(15.75), None, amounts)]
-    rows.append(Row("(idle)", nanos(4.25), Kind.IDLE, {Kind.IDLE: nanos(4.25)}))
+    rows.append(Row("(idle)", nanos(4.25), ConsumerKind.IDLE, {ConsumerKind.IDLE: nanos(4.25)}))
     report = Report(Grouping(Dimension.WORKLOAD), rows, NOW, 0.5, 2, 0)
     console = Console(width=width, force_terminal=True, color_system=None, file=io.StringIO())
     console.print(table(report, width, is_wide=is_wide))

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from activities.ec2.errors import EC2Error
-from activities.ec2.instances import Purchase
+from activities.ec2.instances import LaunchOutcome
 from activities.ec2.launch import Launcher
 from activities.ec2.launch_templates import LaunchTemplates
 from tenon.ec2.refusals.class_faults import ClassFault
@@ -60,7 +60,7 @@ def launched(
     ]
     answer = {"Errors": failures, "Instances": [{"InstanceIds": [instance]} for instance in instances]}
     clients = SimpleNamespace(ec2=SimpleNamespace(create_fleet=lambda **_: answer))
-    purchase = Purchase(by_token, decided=by_token is not None)
+    purchase = LaunchOutcome(by_token, decided=by_token is not None)
     stub = SimpleNamespace(describe=lambda _: BOUGHT, by_token=lambda _: purchase)
     return launcher(clients, stub).create_fleet(request_of(capacity_type))
 

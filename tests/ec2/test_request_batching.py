@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.ec2.client import Ec2
-from activities.ec2.instances import COLLECT_SECONDS, SPACING_SECONDS, Instances, Purchase
+from activities.ec2.instances import COLLECT_SECONDS, SPACING_SECONDS, Instances, LaunchOutcome
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.request_batching import RequestBatcher, Turns
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -259,5 +259,5 @@ def test_aws031_a_search_by_tag_is_one_call_for_many_nodes(
                 assert not any(item.done() for item in pods), "it was searched without the others"
         everyone.set()
         assert [first.id if (first := claim.result()) else None for claim in claims] == [*living, None]
-        assert [group.result() for group in groups] == [Purchase(None, decided=False)] * 4
+        assert [group.result() for group in groups] == [LaunchOutcome(None, decided=False)] * 4
     assert len(server.world.calls.listing("DescribeInstances")) == 2

@@ -16,7 +16,7 @@ from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from sandbox.faults import catalogue
 from tenon.apis import labels
-from tenon.garbage_collection.findings import Kind
+from tenon.garbage_collection.findings import FindingKind
 from tenon.messages.base import ClaimRef
 from tenon.node.state import NodeClaimInput, NodeClaimResult
 from tests.e2e.conftest import MakePool
@@ -58,10 +58,10 @@ class Planted:
     """Old orphans of two clusters, and how much had been ended before them: a worker that starts sweeps at once."""
 
     orphans: list[Object]
-    ended_before: Mapping[Kind, float]
+    ended_before: Mapping[FindingKind, float]
 
 
-def ended(worker: WorkerProcess, kind: Kind) -> float:
+def ended(worker: WorkerProcess, kind: FindingKind) -> float:
     """How much of a kind all sweeps have ended."""
     return worker.metric("tenon_garbage_collection_ended_total", kind=kind.value)
 
@@ -69,7 +69,7 @@ def ended(worker: WorkerProcess, kind: Kind) -> float:
 @pytest_asyncio.fixture(loop_scope="session")
 async def planted(worker: WorkerProcess, sandbox: Sandbox) -> AsyncIterator[Planted]:
     """What is left of all orphans is taken away in the end."""
-    before = {kind: ended(worker, kind) for kind in Kind}
+    before = {kind: ended(worker, kind) for kind in FindingKind}
     output = await asyncio.to_thread(catalogue.apply, sandbox, "orphans", count=OLD, seed=4, age=2 * 3600.0)
     yield Planted(output, before)
     await asyncio.to_thread(catalogue.clear, sandbox, "orphans")
@@ -178,10 +178,12 @@ async def test_a_hundred_mixed_orphans_end_clean(
         assert await told(kube, "InstanceWithoutNodeClaim", everything) == set()
         assert await told(kube, "NodeClaimWithoutInstance", removal) == set()
         assert len(await kube.list(EVENTS, field_selector="reason=LaunchTemplateUnused")) >= len(own_templates)
-        assert ended(worker, Kind.INSTANCE_WITHOUT_CLAIM) - before[Kind.INSTANCE_WITHOUT_CLAIM] == len(everything)
-        assert ended(worker, Kind.UNUSED_TEMPLATE) - before[Kind.UNUSED_TEMPLATE] == len(own_templates)
+        assert ended(worker, FindingKind.INSTANCE_WITHOUT_CLAIM) - before[FindingKind.INSTANCE_WITHOUT_CLAIM] == len(
+            everything
+        )
+        assert ended(worker, FindingKind.UNUSED_TEMPLATE) - before[FindingKind.UNUSED_TEMPLATE] == len(own_templates)
         # A sweep that comes before the workflow has acted on the one before tells it again.
-        assert ended(worker, Kind.CLAIM_WITHOUT_INSTANCE) - before[Kind.CLAIM_WITHOUT_INSTANCE] >= LOST
+        assert ended(worker, FindingKind.CLAIM_WITHOUT_INSTANCE) - before[FindingKind.CLAIM_WITHOUT_INSTANCE] >= LOST
         await pool.scale(0)
 
 

@@ -15,7 +15,7 @@ from tools.reference_pages import record_kinds, record_page
 
 OF_EVERY_ENTRY = ("id", "at", "cluster", "workflow", "run", "actor")
 INSIDE: dict[str, type] = {
-    "Inside: purchase": entries.Purchase,
+    "Inside: purchase": entries.RecordedPurchase,
     "Inside: explanation": Explanation,
     "Inside: reason": pool_reasons.NoPlace,
     "Inside: clause": pool_reasons.Clause,
@@ -54,7 +54,7 @@ def test_each_field_of_each_entry_is_there_with_its_meaning() -> None:
         kind = model.model_fields["kind"].default
         expected[f"`{kind}`"] = set(model.model_fields) - set(OF_EVERY_ENTRY)
     assert {heading: set(rows) for heading, rows in sections.items()} == expected
-    assert {f"`{kind}`" for kind in entries.Kind} < set(sections)
+    assert {f"`{kind}`" for kind in entries.EntryKind} < set(sections)
     assert all(meaning for rows in sections.values() for meaning in rows.values())
 
 

@@ -12,7 +12,7 @@ from temporalio.api.history.v1 import HistoryEvent, WorkflowExecutionSignaledEve
 from typer.testing import CliRunner
 
 from tools import temporal_costs
-from tools.temporal_actions import Kind, actions, app, heartbeats
+from tools.temporal_actions import BilledAction, actions, app, heartbeats
 from tools.temporal_costs import commands, lives, quiet_day
 
 MOST_OF_A_LIFE, MOST_OF_A_QUIET_DAY = 18, 300
@@ -40,12 +40,12 @@ def test_each_command_of_the_page_is_recorded() -> None:
 
 def test_an_activity_is_billed_with_its_retries() -> None:
     run = [event(activity_task_scheduled={}), event(activity_task_started={"attempt": 3})]
-    assert actions(run) == {Kind.ACTIVITY: 3}
+    assert actions(run) == {BilledAction.ACTIVITY: 3}
 
 
 def test_the_local_activities_of_one_workflow_task_are_billed_together() -> None:
     run = [event(marker_recorded={"workflow_task_completed_event_id": task}) for task in (4, 4, 9)]
-    assert actions(run) == {Kind.LOCAL: 2}
+    assert actions(run) == {BilledAction.LOCAL: 2}
 
 
 def test_a_signal_between_workflows_is_billed_once_at_its_sender() -> None:
@@ -55,16 +55,16 @@ def test_a_signal_between_workflows_is_billed_once_at_its_sender() -> None:
         )
     )
     assert actions([received]) == {}
-    assert actions([event(workflow_execution_signaled={"signal_name": "poke"})]) == {Kind.SIGNAL: 1}
+    assert actions([event(workflow_execution_signaled={"signal_name": "poke"})]) == {BilledAction.SIGNAL: 1}
     signaled = event(signal_external_workflow_execution_initiated={"signal_name": "poke"})
-    assert actions([signaled]) == {Kind.SIGNAL: 1}
+    assert actions([signaled]) == {BilledAction.SIGNAL: 1}
 
 
 def test_a_run_of_a_schedule_is_billed_three_times() -> None:
     search_attributes: dict[str, Any] = {"indexed_fields": {"TemporalScheduledById": {}}}
     started = event(workflow_execution_started={"search_attributes": search_attributes})
-    assert actions([started]) == {Kind.START: 1, Kind.SCHEDULE: 2}
-    assert actions([event(workflow_execution_started={})]) == {Kind.START: 1}
+    assert actions([started]) == {BilledAction.START: 1, BilledAction.SCHEDULE: 2}
+    assert actions([event(workflow_execution_started={})]) == {BilledAction.START: 1}
 
 
 def test_timers_updates_attributes_and_children_are_billed_and_the_rest_is_not() -> None:
@@ -78,7 +78,12 @@ def test_timers_updates_attributes_and_children_are_billed_and_the_rest_is_not()
         event(activity_task_completed={}),
         event(workflow_execution_completed={}),
     ]
-    assert actions(run) == {Kind.TIMER: 1, Kind.UPDATE: 1, Kind.ATTRIBUTES: 1, Kind.CHILD: 1}
+    assert actions(run) == {
+        BilledAction.TIMER: 1,
+        BilledAction.UPDATE: 1,
+        BilledAction.ATTRIBUTES: 1,
+        BilledAction.CHILD: 1,
+    }
 
 
 @pytest.mark.parametrize(("seconds", "count"), [(20, 0), (22, 1), (44, 1), (46, 2)])

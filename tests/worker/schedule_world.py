@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, NODESCHEDULES, Resource
 from activities.provisioning.batching import Batcher
 from activities.provisioning.buffers import BufferRoom
-from activities.provisioning.planner import Planner
+from activities.provisioning.planner import BatchPlanner
 from tenon.apis import labels
 from tenon.kube.decode import decode_nodeclaim, decode_object
 from tenon.kube.timestamps import format_instant
@@ -113,7 +113,7 @@ class World:
         self.view = PlanningView(self.cache)
         room, kube, recorder = BufferRoom(awaited=True), cast("Any", self.server), cast("Any", self.recorder)
         self.batcher = Batcher(self.view, lambda: self.cache.instant, room)
-        self.planner = Planner(
+        self.planner = BatchPlanner(
             self.view, FakeTypes(), kube, recorder, self.batcher, lambda: self.cache.instant, buffers=room
         )
         self.buffers = CapacityBufferController(

@@ -15,7 +15,7 @@ from activities.kubernetes.errors import ApiError, ForbiddenError
 from activities.kubernetes.resources import CAPACITYBUFFERS, DEPLOYMENTS, NODECLAIMS, PODTEMPLATES, Resource
 from activities.provisioning.batching import Batcher
 from activities.provisioning.buffers import BufferRoom
-from activities.provisioning.planner import Planner
+from activities.provisioning.planner import BatchPlanner
 from tenon.apis import labels
 from tenon.kube.decode import decode_generation, decode_namespaced, decode_nodeclaim, decode_object
 from tenon.messages.provisioning import PlanInput
@@ -152,7 +152,7 @@ class World:
         self.room = BufferRoom(awaited=True)
         self.batcher = Batcher(view, loop_clock(), self.room)
         kube, recorder = cast("Any", self.server), cast("Any", Recorder())
-        self.planner = Planner(view, FakeTypes(), kube, recorder, self.batcher, loop_clock(), buffers=self.room)
+        self.planner = BatchPlanner(view, FakeTypes(), kube, recorder, self.batcher, loop_clock(), buffers=self.room)
         self.controller = CapacityBufferController(
             kube, self.cache, view, self.room, PlanPolicy(), self.batcher.reserved, FakeTypes()
         )

@@ -17,7 +17,7 @@ from activities.ec2.errors import EC2Error
 from activities.metrics import COST_BY_KIND, COST_BY_NAMESPACE, COST_BY_WORKLOAD, COST_LOWER_BOUND, TEXT_SUFFIX
 from tenon.apis import labels
 from tenon.cost.sampling import OTHERS
-from tenon.cost.split import Consumer, Kind
+from tenon.cost.split import Consumer, ConsumerKind
 from tenon.kube.decode import decode_node
 from tenon.money import nanos
 from tenon.record.entries import CostEntry
@@ -217,10 +217,10 @@ async def test_an_empty_cluster_and_instances_without_a_price_record_nothing(wor
 
 async def test_the_gauges_name_the_dearest_and_add_the_others_up() -> None:
     prices = {
-        Consumer(Kind.PODS, f"ns-{number:03}", f"Deployment/web-{number}"): nanos(0.01) * (number + 1)
+        Consumer(ConsumerKind.PODS, f"ns-{number:03}", f"Deployment/web-{number}"): nanos(0.01) * (number + 1)
         for number in range(MAX_NAMESPACES + 10)
     }
-    gauges = read("".join(cost_texts({"default": prices, "other": {Consumer(Kind.IDLE): nanos(1.0)}})))
+    gauges = read("".join(cost_texts({"default": prices, "other": {Consumer(ConsumerKind.IDLE): nanos(1.0)}})))
     by_namespace, by_workload = gauges[COST_BY_NAMESPACE.name], gauges[COST_BY_WORKLOAD.name]
     assert (len(by_namespace), len(by_workload)) == (MAX_NAMESPACES + 1, MAX_WORKLOADS + 1)
     assert by_namespace[OTHERS,] == pytest.approx(0.01 * sum(range(1, 11)))

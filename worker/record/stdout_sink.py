@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from datetime import UTC
 
 from activities import loggers
-from tenon.record.entries import Entry, Kind
+from tenon.record.entries import Entry, EntryKind
 from tenon.record.lines import line_of
 
 MESSAGES = {
-    Kind.PLAN: "A batch of pods was planned",
-    Kind.COMMAND: "A disruption command started",
-    Kind.COMMAND_END: "A disruption command ended",
-    Kind.LAUNCH: "An instance was launched",
-    Kind.REMOVAL: "A node's life ended",
-    Kind.COST: "The cost of nodes was measured",
-    Kind.DISRUPTION: "Disruption made a decision",
+    EntryKind.PLAN: "A batch of pods was planned",
+    EntryKind.COMMAND: "A disruption command started",
+    EntryKind.COMMAND_END: "A disruption command ended",
+    EntryKind.LAUNCH: "An instance was launched",
+    EntryKind.REMOVAL: "A node's life ended",
+    EntryKind.COST: "The cost of nodes was measured",
+    EntryKind.DISRUPTION: "Disruption made a decision",
 }
 """The message of each entry. A refusal has one itself."""
 
@@ -58,7 +58,7 @@ class StdoutSink:
             "process": self._process,
         }
         if entry.kind in MESSAGES:
-            head["message"] = MESSAGES[Kind(entry.kind)]
+            head["message"] = MESSAGES[EntryKind(entry.kind)]
         return f"{json.dumps(head)[:-1]}, {line_of(entry)[1:]}"
 
 

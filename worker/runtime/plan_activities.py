@@ -11,7 +11,7 @@ from activities.disruption.disrupting import Disruptor
 from activities.disruption.forecasting import Forecaster
 from activities.disruption.saving_measurement import SavingMeasurement
 from activities.provisioning.batching import Batcher
-from activities.provisioning.planner import Planner
+from activities.provisioning.planner import BatchPlanner
 from activities.rollout.advancing import RolloutAdvancer
 from tenon.evolve import evolve
 from tenon.messages.base import ActivityName
@@ -32,7 +32,7 @@ class PlanActivities:
     def __init__(
         self,
         batcher: Batcher,
-        planner: Planner,
+        planner: BatchPlanner,
         disruptor: Disruptor,
         forecaster: Forecaster,
         savings: SavingMeasurement,

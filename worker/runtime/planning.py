@@ -23,7 +23,7 @@ from activities.provisioning.batching import Batcher, Window
 from activities.provisioning.budget_reporting import BudgetReporter
 from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.launch_refusals import LaunchRefusals
-from activities.provisioning.planner import Planner
+from activities.provisioning.planner import BatchPlanner
 from activities.provisioning.spot_scores import SpotScoreStore
 from activities.provisioning.warm_starts import WarmStarts
 from activities.record.decisions import DecisionRecorder
@@ -49,7 +49,7 @@ class Planning:
     refusals: LaunchRefusals
     slowed: SlowedPools
     batcher: Batcher
-    planner: Planner
+    planner: BatchPlanner
     moves: MoveFinder
     disruptor: Disruptor
     forecaster: Forecaster
@@ -79,7 +79,7 @@ def plan_parts(
     slowed = SlowedPools(lambda pool: cache.changes.publish(Topic.POOL, pool))
     batcher = Batcher(view, buffers=room, window=window, refusals=refusals)
     commitments, spot_scores = CommitmentStore(), SpotScoreStore()
-    planner = Planner(
+    planner = BatchPlanner(
         view,
         clients.ec2,
         clients.kube,

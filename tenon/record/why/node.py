@@ -19,7 +19,7 @@ from tenon.record.entries import (
     CommandEntry,
     LaunchEntry,
     PlanEntry,
-    Purchase,
+    RecordedPurchase,
     RefusalEntry,
     RemovalEntry,
 )
@@ -111,7 +111,7 @@ class _Node:
         pools += [purchase.pool for _, purchase in self._purchases()]
         return next(filter(None, pools), "")
 
-    def _purchases(self) -> Iterator[tuple[PlanEntry | CommandEntry, Purchase]]:
+    def _purchases(self) -> Iterator[tuple[PlanEntry | CommandEntry, RecordedPurchase]]:
         for entry in self._entries:
             if isinstance(entry, PlanEntry | CommandEntry):
                 purchases = entry.purchases if isinstance(entry, PlanEntry) else entry.replacements
@@ -266,7 +266,7 @@ def claim_created(claim: ClaimRecord) -> datetime | None:
     return parse_instant((claim.body.get("metadata") or {}).get("creationTimestamp"))
 
 
-def _purchase_lines(entry: PlanEntry | CommandEntry, purchase: Purchase) -> Iterator[Line]:
+def _purchase_lines(entry: PlanEntry | CommandEntry, purchase: RecordedPurchase) -> Iterator[Line]:
     pods = f"{counted(purchase.pod_count, 'pod')}"
     pods += f": {first_few(purchase.pods, NAMED_PODS)}" if purchase.pods else ""
     if isinstance(entry, PlanEntry):
@@ -328,7 +328,7 @@ def _command_lines(command: CommandEntry, end: CommandEndEntry | None, claim: st
         yield Line(f"the command saves {per_hour(end.reached)}{predicted}", Source.RECORD, end.at)
 
 
-def _created(purchase: Purchase) -> str:
+def _created(purchase: RecordedPurchase) -> str:
     price = f" at {per_hour(purchase.price)}" if purchase.price else ""
     pods = counted(purchase.pod_count, "pod") + (f": {first_few(purchase.pods, 3)}" if purchase.pods else "")
     return f"{purchase.claim} ({purchase.instance_type}{price}) for {pods}"

@@ -14,7 +14,7 @@ from tenon.apis import labels
 from tenon.ec2.families.cluster import Cluster
 from tenon.garbage_collection.decide import GRACES
 from tenon.garbage_collection.facts import Observations, ObservedNode
-from tenon.garbage_collection.findings import Finding, Kind
+from tenon.garbage_collection.findings import Finding, FindingKind
 from tenon.messages.node import Poke
 from tests.activities.garbage_collection.lost import PagedKube
 from tests.activities.node.fake_kube import START, stamp
@@ -80,7 +80,7 @@ class Swept:
         self.kube.add(NODECLAIMS if "providerID" not in body["spec"] else NODES, dict(body))
         return self
 
-    async def act(self, kind: Kind, **fields: Any) -> bool:
+    async def act(self, kind: FindingKind, **fields: Any) -> bool:
         actions = SweepActions(self.kube, cast("Any", self.ec2), cast("Any", self.workflows), GRACES)
         observations = fields.pop("observations", Observations(now=START))
         fields = {"claim": REF.name, "instance_id": INSTANCE, **fields}
@@ -104,7 +104,7 @@ def changed(body: dict[str, Any], **metadata: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("state", [None, "terminated"])
 async def test_act04_a_node_that_became_ready_since_the_list_keeps_its_claim(state: str | None) -> None:
     swept = Swept(state, REF.name).put(live(claim())).put(ready("True"))
-    assert not await swept.act(Kind.CLAIM_WITHOUT_INSTANCE, uid=REF.uid)
+    assert not await swept.act(FindingKind.CLAIM_WITHOUT_INSTANCE, uid=REF.uid)
     assert swept.workflows.poked == []
 
 
@@ -114,7 +114,7 @@ async def test_act04_a_node_that_is_not_ready_and_has_no_instance_leaves(state: 
         swept = Swept(state, REF.name).put(live(claim()))
         for node_object in node_objects:
             swept.put(node_object)
-        assert await swept.act(Kind.CLAIM_WITHOUT_INSTANCE, uid=REF.uid)
+        assert await swept.act(FindingKind.CLAIM_WITHOUT_INSTANCE, uid=REF.uid)
         assert swept.workflows.poked == [(REF.name, Poke(instance_gone=True, reason="instance gone"))]
 
 
@@ -122,19 +122,19 @@ async def test_act04_a_node_that_is_not_ready_and_has_no_instance_leaves(state: 
 async def test_a_claim_keeps_its_node_if_ec2_shows_the_instance_after_all(state: str) -> None:
     """One that shuts down still gives its pods their grace period."""
     swept = Swept(state, REF.name).put(live(claim()))
-    assert not await swept.act(Kind.CLAIM_WITHOUT_INSTANCE, uid=REF.uid)
+    assert not await swept.act(FindingKind.CLAIM_WITHOUT_INSTANCE, uid=REF.uid)
     assert swept.workflows.poked == []
 
 
 async def test_a_claim_that_terminates_its_instance_is_not_told_that_it_is_gone() -> None:
     body = live(claim())
     body["status"]["conditions"].append({"type": "InstanceTerminating", "status": "True"})
-    assert not await Swept(None, REF.name).put(body).act(Kind.CLAIM_WITHOUT_INSTANCE, uid=REF.uid)
+    assert not await Swept(None, REF.name).put(body).act(FindingKind.CLAIM_WITHOUT_INSTANCE, uid=REF.uid)
 
 
 async def test_another_claim_of_the_same_name_is_not_told_that_its_instance_is_gone() -> None:
     swept = Swept(None, REF.name).put(changed(live(claim()), uid="another"))
-    assert not await swept.act(Kind.CLAIM_WITHOUT_INSTANCE, uid=REF.uid)
+    assert not await swept.act(FindingKind.CLAIM_WITHOUT_INSTANCE, uid=REF.uid)
 
 
 # --- instances without a claim ---
@@ -142,7 +142,7 @@ async def test_another_claim_of_the_same_name_is_not_told_that_its_instance_is_g
 
 async def test_an_instance_whose_claim_was_written_since_the_list_stays() -> None:
     swept = Swept().put(live(claim()))
-    assert not await swept.act(Kind.INSTANCE_WITHOUT_CLAIM)
+    assert not await swept.act(FindingKind.INSTANCE_WITHOUT_CLAIM)
     assert swept.ec2.ended == []
 
 
@@ -152,27 +152,27 @@ async def test_an_instance_of_a_claim_with_another_instance_ends(provider_id: st
     body = claim()
     body["status"]["providerID"] = provider_id
     swept = Swept().put(body)
-    assert await swept.act(Kind.INSTANCE_WITHOUT_CLAIM) is bool(provider_id)
+    assert await swept.act(FindingKind.INSTANCE_WITHOUT_CLAIM) is bool(provider_id)
     assert swept.ec2.ended == [INSTANCE] * bool(provider_id)
 
 
 async def test_an_instance_of_another_controllers_claim_stays() -> None:
     body = claim(nodeClassRef={"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"})
     body["status"]["providerID"] = "aws:///us-west-2a/i-2"
-    assert not await Swept().put(body).act(Kind.INSTANCE_WITHOUT_CLAIM)
+    assert not await Swept().put(body).act(FindingKind.INSTANCE_WITHOUT_CLAIM)
 
 
 async def test_an_instance_with_an_open_workflow_is_left_to_it_for_half_an_hour() -> None:
     for minutes, ends in ((29, False), (30, True)):
         swept = Swept("running", REF.name)
         observations = Observations(now=START, left_since={INSTANCE: START - timedelta(minutes=minutes)})
-        assert await swept.act(Kind.INSTANCE_WITHOUT_CLAIM, observations=observations) is ends
+        assert await swept.act(FindingKind.INSTANCE_WITHOUT_CLAIM, observations=observations) is ends
         assert swept.ec2.ended == [INSTANCE] * ends
 
 
 async def test_an_instance_that_has_ended_since_the_list_is_not_ended_again() -> None:
     swept = Swept("shutting-down")
-    assert not await swept.act(Kind.INSTANCE_WITHOUT_CLAIM)
+    assert not await swept.act(FindingKind.INSTANCE_WITHOUT_CLAIM)
     assert swept.ec2.ended == []
 
 
@@ -183,14 +183,14 @@ async def test_an_instance_without_a_claims_tag_stays_while_a_claim_of_its_group
     body = changed(claim(), annotations=own or {labels.LAUNCH_GROUP: f"{group}/0/2"})
     body["status"] = {}
     swept = Swept().put(body)
-    assert not await swept.act(Kind.INSTANCE_WITHOUT_CLAIM, claim="", pool="web", group=group)
-    assert await swept.act(Kind.INSTANCE_WITHOUT_CLAIM, claim="", pool="other", group="8-0")
+    assert not await swept.act(FindingKind.INSTANCE_WITHOUT_CLAIM, claim="", pool="web", group=group)
+    assert await swept.act(FindingKind.INSTANCE_WITHOUT_CLAIM, claim="", pool="other", group="8-0")
     assert swept.ec2.ended == [INSTANCE]
 
 
 async def test_an_instance_without_a_claims_tag_stays_if_a_claim_of_any_pool_names_it() -> None:
     swept = Swept().put(live(claim()))
-    assert not await swept.act(Kind.INSTANCE_WITHOUT_CLAIM, claim="", pool="other")
+    assert not await swept.act(FindingKind.INSTANCE_WITHOUT_CLAIM, claim="", pool="other")
 
 
 async def test_an_instance_without_a_claims_tag_ends_once_all_claims_of_its_pool_have_others() -> None:
@@ -198,7 +198,7 @@ async def test_an_instance_without_a_claims_tag_ends_once_all_claims_of_its_pool
     body = live(claim())
     body["status"]["providerID"] = "aws:///us-west-2a/i-2"
     swept = Swept().put(body)
-    assert await swept.act(Kind.INSTANCE_WITHOUT_CLAIM, claim="", pool="web")
+    assert await swept.act(FindingKind.INSTANCE_WITHOUT_CLAIM, claim="", pool="web")
     assert swept.ec2.ended == [INSTANCE]
 
 
@@ -214,7 +214,7 @@ async def test_the_node_of_an_ended_instance_is_freed_and_no_other() -> None:
             ("node-2", "n-2", "aws:///us-west-2a/i-2"),
         )
     )
-    assert await swept.act(Kind.INSTANCE_WITHOUT_CLAIM, observations=Observations(now=START, nodes=nodes))
+    assert await swept.act(FindingKind.INSTANCE_WITHOUT_CLAIM, observations=Observations(now=START, nodes=nodes))
     assert swept.kube.names(NODES) == ["node-2"]
 
 
@@ -226,7 +226,7 @@ async def test_a_workflow_is_started_once_and_only_for_a_claim_that_exists() -> 
         swept = Swept("running", *([REF.name] if opened else []))
         if exists:
             swept.put(live(claim()))
-        assert await swept.act(Kind.CLAIM_WITHOUT_WORKFLOW, uid=REF.uid) is starts
+        assert await swept.act(FindingKind.CLAIM_WITHOUT_WORKFLOW, uid=REF.uid) is starts
         assert swept.workflows.started == [REF.name] * starts
 
 
@@ -235,7 +235,7 @@ async def test_a_workflow_is_told_that_its_claim_is_gone_only_if_it_is() -> None
         swept = Swept("running", REF.name)
         if exists:
             swept.put(live(claim()))
-        assert await swept.act(Kind.WORKFLOW_WITHOUT_CLAIM, uid=REF.uid) is not exists
+        assert await swept.act(FindingKind.WORKFLOW_WITHOUT_CLAIM, uid=REF.uid) is not exists
         assert len(swept.workflows.poked) == (not exists)
 
 
@@ -246,7 +246,7 @@ async def test_a_node_is_deleted_only_without_claim_workflow_and_instance(keeps:
     if keeps == "claim":
         swept.put(live(claim()))
     deletes = keeps == "nothing"
-    assert await swept.act(Kind.NODE_WITHOUT_CLAIM, uid="n-1", node_name="node-1") is deletes
+    assert await swept.act(FindingKind.NODE_WITHOUT_CLAIM, uid="n-1", node_name="node-1") is deletes
     assert swept.kube.names(NODES) == ([] if deletes else ["node-1"])
 
 
@@ -257,20 +257,20 @@ async def test_a_template_of_a_class_that_was_written_since_the_list_stays() -> 
             swept.kube.add(EC2NODECLASSES, node_class())
         observations = Observations(now=START, classes=frozenset({"default"} if observed else ()))
         result = {"claim": "t", "node_class": "default", "template": "t", "observations": observations}
-        assert await swept.act(Kind.UNUSED_TEMPLATE, **result) is deletes
+        assert await swept.act(FindingKind.UNUSED_TEMPLATE, **result) is deletes
 
 
 async def test_a_claim_says_that_it_is_tagged_only_if_it_is() -> None:
     for tagged in (True, False):
         swept = Swept().put(live(claim()))
         swept.ec2.tagged = tagged
-        assert await swept.act(Kind.UNTAGGED_INSTANCE, uid=REF.uid, node_name="node-1") is tagged
+        assert await swept.act(FindingKind.UNTAGGED_INSTANCE, uid=REF.uid, node_name="node-1") is tagged
         written = swept.kube.objects[("nodeclaims", "", REF.name)]["metadata"]["annotations"]
         assert (labels.TAGGED in written) is tagged
 
 
 async def test_a_finalizer_of_another_controller_is_reported_only_while_it_holds_the_claim() -> None:
     hold = changed(live(claim()), deletionTimestamp=stamp(START), finalizers=["example.com/hold"])
-    assert await Swept().put(hold).act(Kind.FOREIGN_FINALIZER, uid=REF.uid)
-    assert not await Swept().put(live(claim())).act(Kind.FOREIGN_FINALIZER, uid=REF.uid)
-    assert not await Swept().act(Kind.FOREIGN_FINALIZER, uid=REF.uid)
+    assert await Swept().put(hold).act(FindingKind.FOREIGN_FINALIZER, uid=REF.uid)
+    assert not await Swept().put(live(claim())).act(FindingKind.FOREIGN_FINALIZER, uid=REF.uid)
+    assert not await Swept().act(FindingKind.FOREIGN_FINALIZER, uid=REF.uid)

@@ -10,7 +10,7 @@ from activities.kubernetes.client import Kube
 from activities.provisioning.account_commitments import CommitmentStore
 from activities.provisioning.batching import Batcher
 from activities.provisioning.launch_refusals import LaunchRefusals
-from activities.provisioning.planner import Planner
+from activities.provisioning.planner import BatchPlanner
 from activities.provisioning.solving import Solver
 from activities.provisioning.spot_scores import SpotScoreStore
 from tenon.apis import labels
@@ -42,7 +42,7 @@ class Setting:
         """A new process: all that was only remembered is gone."""
         refusals = LaunchRefusals(now=lambda: self.now)
         self.batcher = Batcher(self.view, lambda: self.now, refusals=refusals)
-        self.planner = Planner(
+        self.planner = BatchPlanner(
             self.view,
             self.types,
             cast("Kube", self.kube),

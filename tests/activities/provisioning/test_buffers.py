@@ -13,7 +13,7 @@ from activities.kubernetes.client import Kube
 from activities.metrics import QUEUE_DEPTH
 from activities.provisioning.batching import FIRST_RETRY, Batcher
 from activities.provisioning.buffers import BufferRoom
-from activities.provisioning.planner import Planner
+from activities.provisioning.planner import BatchPlanner
 from tenon.apis import labels
 from tenon.kube.pod import Pod
 from tenon.kube.pool_reasons import NoPlace
@@ -52,7 +52,7 @@ class Setting:
         self.room.keep(standing(room))
         self.batcher = Batcher(self.view, lambda: self.now, self.room)
         self.batch = 40
-        self.planner = Planner(
+        self.planner = BatchPlanner(
             self.view,
             FakeTypes(),
             cast("Kube", self.kube),

@@ -10,7 +10,7 @@ import pytest
 
 from activities.kubernetes.client import Kube
 from activities.provisioning.batching import Batcher
-from activities.provisioning.planner import Planner
+from activities.provisioning.planner import BatchPlanner
 from tenon.apis import labels
 from tenon.kube.decode import decode_nodeclaim, decode_object
 from tenon.messages.provisioning import PlanInput, PlanResult
@@ -48,7 +48,7 @@ class Setting:
         self.kube, self.recorder = FakeClaims(), Recorder()
         view = View(self.cache)
         self.batcher = Batcher(view, lambda: self.now)
-        self.planner = Planner(
+        self.planner = BatchPlanner(
             view,
             FakeTypes(),
             cast("Kube", self.kube),

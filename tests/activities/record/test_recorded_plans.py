@@ -7,7 +7,7 @@ from typing import cast
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
-from activities.provisioning.planner import Planner
+from activities.provisioning.planner import BatchPlanner
 from activities.record.plan_inputs import KeptInputs
 from tenon.record.entries import PlanEntry
 from tenon.scheduling.model import Problem
@@ -24,7 +24,7 @@ class Recorded(Setting):
         self.record = KeptRecord()
         self.problems: list[Problem] = []
 
-        self.planner = Planner(
+        self.planner = BatchPlanner(
             self.view,
             self.types,
             cast("Kube", self.kube),

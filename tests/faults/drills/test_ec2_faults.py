@@ -15,7 +15,7 @@ from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from sandbox.ec2.region import REGION
 from tenon.apis import labels
-from tenon.garbage_collection.findings import Kind
+from tenon.garbage_collection.findings import FindingKind
 from tests.e2e.conftest import MakePool
 from tests.e2e.lives import life_of
 from tests.e2e.pools import KEY, SMALL, Pool, condition
@@ -260,11 +260,11 @@ async def test_instances_that_end_unasked(
             for claim in claims:
                 await launched_just_now(kube, claim)
             early = await sweep(client, sandbox.cluster_name)
-            assert Kind.CLAIM_WITHOUT_INSTANCE not in early.figures, "nothing is lost before its grace is over"
+            assert FindingKind.CLAIM_WITHOUT_INSTANCE not in early.figures, "nothing is lost before its grace is over"
             for claim in claims:
                 await launched_long_ago(kube, claim)
             report = await sweep(client, sandbox.cluster_name)
-        assert report.figures[Kind.CLAIM_WITHOUT_INSTANCE].ended == len(pools)
+        assert report.figures[FindingKind.CLAIM_WITHOUT_INSTANCE].ended == len(pools)
         for pool, claim in zip(pools, claims, strict=True):
             await pool.seen(claim, "NodeClaimWithoutInstance", "is gone although Tenon did not terminate it")
             await pool.gone(claim, within=100)

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from tenon.cost.attribution import UNMEASURED, Measurement, attribute
 from tenon.cost.bill import Lifetime
-from tenon.cost.split import IDLE, Consumer, Kind
+from tenon.cost.split import IDLE, Consumer, ConsumerKind
 from tenon.money import nanos
 from tests.tenon.cost.ledger import T0, a_lifetime, a_measurement, a_row
 
-SHOP, BANK = Consumer(Kind.PODS, "shop"), Consumer(Kind.PODS, "bank")
+SHOP, BANK = Consumer(ConsumerKind.PODS, "shop"), Consumer(ConsumerKind.PODS, "bank")
 HOUR = nanos(0.36)
 
 

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tenon.cost.sampling import OTHERS, Interval, next_end
-from tenon.cost.split import IDLE, Consumer, Kind
+from tenon.cost.split import IDLE, Consumer, ConsumerKind
 from tenon.money import nanos
 from tenon.record.entries import MAX_COST_ROWS
 from tenon.record.lines import entry_of, line_of
 from tests.tenon.cost.ledger import T0
 
-SHOP = Consumer(Kind.PODS, "shop", "Deployment/web")
+SHOP = Consumer(ConsumerKind.PODS, "shop", "Deployment/web")
 MINUTE = timedelta(minutes=1)
 
 
@@ -39,7 +39,7 @@ def test_a_clock_that_goes_back_costs_nothing() -> None:
 
 
 def test_the_cheapest_workloads_are_one_row_if_there_are_too_many() -> None:
-    prices = {Consumer(Kind.PODS, f"ns-{number}"): nanos(0.6 + number) for number in range(MAX_COST_ROWS + 100)}
+    prices = {Consumer(ConsumerKind.PODS, f"ns-{number}"): nanos(0.6 + number) for number in range(MAX_COST_ROWS + 100)}
     interval = Interval(T0)
     interval.add({"pool": prices, "small": {IDLE: nanos(0.06)}}, T0 + MINUTE)
     entry = interval.entry("test")

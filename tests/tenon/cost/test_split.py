@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.cost.split import IDLE, STARTING, Consumer, Kind, Load, PricedNode, load_of, loads_of, shares, split
+from tenon.cost.split import IDLE, STARTING, Consumer, ConsumerKind, Load, PricedNode, load_of, loads_of, shares, split
 from tenon.money import nanos
 from tests.worker.cache.objects import owned_by, running
 
@@ -17,11 +17,11 @@ GIB = 2**30
 PRICE = nanos(1.0)
 
 
-def consumer(name: str, kind: Kind = Kind.PODS) -> Consumer:
+def consumer(name: str, kind: ConsumerKind = ConsumerKind.PODS) -> Consumer:
     return Consumer(kind, name, "Deployment/web")
 
 
-def load(name: str, cpu: int = 0, gib: float = 0, kind: Kind = Kind.PODS, **others: int) -> Load:
+def load(name: str, cpu: int = 0, gib: float = 0, kind: ConsumerKind = ConsumerKind.PODS, **others: int) -> Load:
     devices = {key.replace("_", ".", 1).replace("_", "/"): amount for key, amount in others.items()}
     return Load(consumer(name, kind), {"cpu": cpu, "memory": round(gib * GIB), "pods": 1, **devices})
 
@@ -38,7 +38,12 @@ AMOUNTS = st.fixed_dictionaries(
 LOADS = st.lists(
     st.builds(
         Load,
-        st.builds(Consumer, st.sampled_from([Kind.PODS, Kind.DAEMONS]), st.sampled_from("abc"), st.sampled_from("xy")),
+        st.builds(
+            Consumer,
+            st.sampled_from([ConsumerKind.PODS, ConsumerKind.DAEMONS]),
+            st.sampled_from("abc"),
+            st.sampled_from("xy"),
+        ),
         AMOUNTS,
     ),
     max_size=30,
@@ -88,7 +93,7 @@ def test_requests_above_what_is_allocatable_cost_no_more_than_the_node() -> None
 
 
 def test_headroom_is_a_part_of_the_room_that_no_pod_requests() -> None:
-    headroom = Consumer(Kind.HEADROOM)
+    headroom = Consumer(ConsumerKind.HEADROOM)
     parts = split(PRICE, {"cpu": 4000}, [load("a", 1000)], {"cpu": 1000})
     assert parts == {consumer("a"): PRICE // 4, headroom: PRICE // 4, IDLE: PRICE // 2}
     crowded = split(PRICE, {"cpu": 4000}, [load("a", 3000)], {"cpu": 2000})
@@ -109,9 +114,9 @@ def test_pods_of_daemonsets_and_static_pods_are_daemons_and_ended_pods_cost_noth
     ended = running("e", "n", status={"phase": "Succeeded"})
     loads = loads_of([daemon, static, ended, running("p", "n")])
     assert [(load.consumer.kind, load.consumer.workload) for load in loads] == [
-        (Kind.DAEMONS, "DaemonSet/o"),
-        (Kind.DAEMONS, ""),
-        (Kind.PODS, ""),
+        (ConsumerKind.DAEMONS, "DaemonSet/o"),
+        (ConsumerKind.DAEMONS, ""),
+        (ConsumerKind.PODS, ""),
     ]
 
 

@@ -19,7 +19,7 @@ from tenon.garbage_collection.facts import (
     ObservedTemplate,
     ObservedWorkflow,
 )
-from tenon.garbage_collection.findings import Finding, Kind
+from tenon.garbage_collection.findings import Finding, FindingKind
 from tenon.garbage_collection.instances import left_to_workflows, tags_to_write
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -104,7 +104,7 @@ def test_nc07_a_foreign_class_of_the_same_name_does_not_keep_a_launch_template()
     waiting = claim(1, provider_id="", launched_at=None, registered=False, created_at=NOW, node_class="default")
     template = ObservedTemplate("lt-1", "t", OLD, "default")
     kinds = [f.kind for f in findings(world(claims=(replace(waiting, managed=False),), templates=(template,)))]
-    assert kinds == [Kind.UNUSED_TEMPLATE]
+    assert kinds == [FindingKind.UNUSED_TEMPLATE]
     assert findings(world(claims=(waiting,), templates=(template,))) == []
 
 
@@ -256,13 +256,13 @@ def test_a_sweep_acts_on_the_oldest_and_puts_the_rest_off() -> None:
     listed = [
         Finding(kind, f"{kind}-{number}", NOW + timedelta(seconds=number))
         for number in range(3)
-        for kind in (Kind.INSTANCE_WITHOUT_CLAIM, Kind.UNTAGGED_INSTANCE, Kind.FOREIGN_FINALIZER)
+        for kind in (FindingKind.INSTANCE_WITHOUT_CLAIM, FindingKind.UNTAGGED_INSTANCE, FindingKind.FOREIGN_FINALIZER)
     ]
     todo, later = split_by_limits(listed, actions=2, tags=1)
     assert Counter(item.kind for item in todo) == {
-        Kind.INSTANCE_WITHOUT_CLAIM: 2,
-        Kind.UNTAGGED_INSTANCE: 1,
-        Kind.FOREIGN_FINALIZER: 3,
+        FindingKind.INSTANCE_WITHOUT_CLAIM: 2,
+        FindingKind.UNTAGGED_INSTANCE: 1,
+        FindingKind.FOREIGN_FINALIZER: 3,
     }
     assert [item for item in listed if item in todo] == todo
     assert sorted(todo.name for todo in [*todo, *later]) == sorted(item.name for item in listed)
@@ -270,8 +270,8 @@ def test_a_sweep_acts_on_the_oldest_and_puts_the_rest_off() -> None:
 
 def test_what_always_fails_keeps_no_newer_leak_from_its_turn() -> None:
     """And of those that fail, the ones whose last try is longest ago come first."""
-    stuck = [Finding(Kind.INSTANCE_WITHOUT_CLAIM, f"stuck-{number}", OLD) for number in range(4)]
-    leak = Finding(Kind.INSTANCE_WITHOUT_CLAIM, "leak", NOW)
+    stuck = [Finding(FindingKind.INSTANCE_WITHOUT_CLAIM, f"stuck-{number}", OLD) for number in range(4)]
+    leak = Finding(FindingKind.INSTANCE_WITHOUT_CLAIM, "leak", NOW)
     failed = [stuck[2].key, stuck[3].key, stuck[0].key, stuck[1].key]
     todo, later = split_by_limits([*stuck, leak], actions=3, tags=0, failed=failed)
     assert [item.name for item in todo] == ["leak", "stuck-2", "stuck-3"]
@@ -365,12 +365,12 @@ def test_the_instance_that_a_claim_names_is_never_garbage(observations: Observat
         if NOW - instance.launched_at >= GRACES.instance
     }
     for finding in findings(observations):
-        if finding.kind is Kind.INSTANCE_WITHOUT_CLAIM:
+        if finding.kind is FindingKind.INSTANCE_WITHOUT_CLAIM:
             assert finding.instance_id not in instance_ids
             assert finding.instance_id in by_id
-        if finding.kind is Kind.CLAIM_WITHOUT_INSTANCE:
+        if finding.kind is FindingKind.CLAIM_WITHOUT_INSTANCE:
             assert finding.instance_id not in running
-        if finding.kind is Kind.WORKFLOW_WITHOUT_CLAIM:
+        if finding.kind is FindingKind.WORKFLOW_WITHOUT_CLAIM:
             assert (finding.claim, finding.uid or f"u-{finding.claim[2:]}") not in {
                 (c.name, c.uid) for c in observations.claims or ()
             }

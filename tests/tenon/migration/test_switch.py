@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenon.migration.switch import Controller, Direction, Kind, Observation, Phase, Step, Switch, decide
+from tenon.migration.switch import Controller, Direction, Observation, Phase, Step, StepKind, Switch, decide
 
 BEGAN = datetime(2026, 5, 4, 12, tzinfo=UTC)
 SETTLE, TIMEOUT = timedelta(minutes=1), timedelta(minutes=5)
@@ -44,30 +44,30 @@ TENON_STANDS_BY = controller("Tenon", 2)
 
 
 def test_karpenter_is_not_stopped_before_tenon_stands_by() -> None:
-    assert decide(switch(), observed(KARPENTER_LEADS, controller("Tenon"))).kind is Kind.START_SUCCESSOR
+    assert decide(switch(), observed(KARPENTER_LEADS, controller("Tenon"))).kind is StepKind.START_SUCCESSOR
     starting = controller("Tenon", 2, pods=0)
-    assert decide(switch(), observed(KARPENTER_LEADS, starting)).kind is Kind.WAIT
+    assert decide(switch(), observed(KARPENTER_LEADS, starting)).kind is StepKind.WAIT
     late = decide(switch(), observed(KARPENTER_LEADS, starting, TIMEOUT))
-    assert (late.kind, late.then) == (Kind.CONTINUE, Phase.RETURNING)
+    assert (late.kind, late.then) == (StepKind.CONTINUE, Phase.RETURNING)
 
 
 def test_nodes_that_are_starting_are_waited_for_only_so_long() -> None:
     unsettled = ["NodeClaim a is not launched yet"]
     step = decide(switch(), observed(KARPENTER_LEADS, TENON_STANDS_BY, unsettled=unsettled))
-    assert step.kind is Kind.WAIT
+    assert step.kind is StepKind.WAIT
     assert "NodeClaim a" in step.sentence
     step = decide(switch(), observed(KARPENTER_LEADS, TENON_STANDS_BY, SETTLE, unsettled=unsettled))
-    assert (step.kind, step.then) == (Kind.STOP_LEAVER, Phase.STOPPING)
+    assert (step.kind, step.then) == (StepKind.STOP_LEAVER, Phase.STOPPING)
     assert "NodeClaim a" in step.sentence, "the user reads what goes on under Tenon"
 
 
 def test_the_marks_of_tenon_are_removed_only_once_it_has_ended() -> None:
     stopping = switch(Direction.HANDBACK, Phase.STOPPING)
     karpenter = controller("Karpenter")
-    assert decide(stopping, observed(controller("Tenon", 0, pods=1), karpenter)).kind is Kind.WAIT
+    assert decide(stopping, observed(controller("Tenon", 0, pods=1), karpenter)).kind is StepKind.WAIT
     holding = controller("Tenon", leads=True)
-    assert decide(stopping, observed(holding, karpenter)).kind is Kind.WAIT, "its Lease is not over"
-    assert decide(stopping, observed(controller("Tenon"), karpenter)).kind is Kind.CLEAR
+    assert decide(stopping, observed(holding, karpenter)).kind is StepKind.WAIT, "its Lease is not over"
+    assert decide(stopping, observed(controller("Tenon"), karpenter)).kind is StepKind.CLEAR
 
 
 def test_somebody_who_scales_the_leaver_up_again_ends_the_switch() -> None:
@@ -81,7 +81,7 @@ def test_it_is_done_only_when_tenon_has_taken_every_node_over() -> None:
     starting, stopped = switch(phase=Phase.STARTING), controller("Karpenter")
     leads = controller("Tenon", 2, leads=True)
     behind = ["NodePool a is not Ready: x"]
-    assert decide(starting, observed(stopped, leads, behind=behind)).kind is Kind.WAIT
+    assert decide(starting, observed(stopped, leads, behind=behind)).kind is StepKind.WAIT
     late = decide(starting, observed(stopped, leads, TIMEOUT, behind=behind))
     assert late.then is Phase.RETURNING
     assert "NodePool a is not Ready" in late.why_back
@@ -91,9 +91,9 @@ def test_it_is_done_only_when_tenon_has_taken_every_node_over() -> None:
 def test_the_way_back_has_its_own_patience_and_then_a_person_must_look() -> None:
     returning = replace(switch(phase=Phase.RETURNING), timeout=timedelta(seconds=20))
     karpenter, tenon = controller("Karpenter", 2), controller("Tenon", 2)
-    assert decide(returning, observed(controller("Karpenter"), tenon)).kind is Kind.START_LEAVER
-    assert decide(returning, observed(karpenter, tenon, timedelta(minutes=2))).kind is Kind.WAIT
-    assert decide(returning, observed(karpenter, tenon, timedelta(minutes=5))).kind is Kind.STUCK
+    assert decide(returning, observed(controller("Karpenter"), tenon)).kind is StepKind.START_LEAVER
+    assert decide(returning, observed(karpenter, tenon, timedelta(minutes=2))).kind is StepKind.WAIT
+    assert decide(returning, observed(karpenter, tenon, timedelta(minutes=5))).kind is StepKind.STUCK
 
 
 def test_in_one_namespace_tenon_gives_the_lease_up_before_karpenter_can_lead_again() -> None:
@@ -102,26 +102,26 @@ def test_in_one_namespace_tenon_gives_the_lease_up_before_karpenter_can_lead_aga
     def step(leaver: Controller, successor: Controller) -> Step:
         return decide(returning, replace(observed(leaver, successor), one_lease=True))
 
-    assert step(starting, controller("Tenon", 2, leads=True)).kind is Kind.STOP_SUCCESSOR
-    assert step(starting, controller("Tenon", 0, pods=1, leads=True)).kind is Kind.WAIT
-    assert step(controller("Karpenter"), controller("Tenon")).kind is Kind.START_LEAVER
-    assert step(starting, TENON_STANDS_BY).kind is Kind.WAIT, "it does not keep Karpenter from leading"
-    assert step(KARPENTER_LEADS, controller("Tenon")).kind is Kind.START_SUCCESSOR, "it stands by again"
+    assert step(starting, controller("Tenon", 2, leads=True)).kind is StepKind.STOP_SUCCESSOR
+    assert step(starting, controller("Tenon", 0, pods=1, leads=True)).kind is StepKind.WAIT
+    assert step(controller("Karpenter"), controller("Tenon")).kind is StepKind.START_LEAVER
+    assert step(starting, TENON_STANDS_BY).kind is StepKind.WAIT, "it does not keep Karpenter from leading"
+    assert step(KARPENTER_LEADS, controller("Tenon")).kind is StepKind.START_SUCCESSOR, "it stands by again"
     assert step(KARPENTER_LEADS, TENON_STANDS_BY).then is Phase.RETURNED
 
 
 def test_from_v1beta1_tenon_is_installed_after_karpenter_and_there_is_no_way_back() -> None:
     old = switch(stop_first=True)
-    assert decide(old, observed(KARPENTER_LEADS, controller("Tenon"))).kind is Kind.STOP_LEAVER
+    assert decide(old, observed(KARPENTER_LEADS, controller("Tenon"))).kind is StepKind.STOP_LEAVER
     stopping = replace(old, phase=Phase.STOPPING)
     step = decide(stopping, observed(controller("Karpenter"), controller("Tenon")))
-    assert (step.kind, step.then) == (Kind.CONTINUE, Phase.INSTALLING), "it is remembered before a CRD is replaced"
+    assert (step.kind, step.then) == (StepKind.CONTINUE, Phase.INSTALLING), "it is remembered before a CRD is replaced"
     installing = replace(old, phase=Phase.INSTALLING)
-    assert decide(installing, observed(controller("Karpenter"), controller("Tenon"))).kind is Kind.INSTALL
-    assert decide(installing, observed(KARPENTER_LEADS, controller("Tenon"))).kind is Kind.STUCK
+    assert decide(installing, observed(controller("Karpenter"), controller("Tenon"))).kind is StepKind.INSTALL
+    assert decide(installing, observed(KARPENTER_LEADS, controller("Tenon"))).kind is StepKind.STUCK
     starting = replace(old, phase=Phase.STARTING)
-    assert decide(starting, observed(controller("Karpenter"), controller("Tenon"))).kind is Kind.START_SUCCESSOR
-    assert decide(starting, observed(controller("Karpenter"), TENON_STANDS_BY, TIMEOUT)).kind is Kind.STUCK
+    assert decide(starting, observed(controller("Karpenter"), controller("Tenon"))).kind is StepKind.START_SUCCESSOR
+    assert decide(starting, observed(controller("Karpenter"), TENON_STANDS_BY, TIMEOUT)).kind is StepKind.STUCK
 
 
 @dataclass
@@ -167,15 +167,15 @@ class World:
 
     def do(self, step: Step) -> None:
         match step.kind:
-            case Kind.START_SUCCESSOR:
+            case StepKind.START_SUCCESSOR:
                 self.replicas["successor"] = 2
-            case Kind.STOP_SUCCESSOR:
+            case StepKind.STOP_SUCCESSOR:
                 self.replicas["successor"] = 0
-            case Kind.STOP_LEAVER:
+            case StepKind.STOP_LEAVER:
                 self.replicas["leaver"] = 0
-            case Kind.START_LEAVER:
+            case StepKind.START_LEAVER:
                 self.replicas["leaver"] = 2
-            case Kind.CLEAR:
+            case StepKind.CLEAR:
                 self.cleared_while_led |= self.holder == "leaver" or bool(self.pods["leaver"])
                 self.marks = False
 

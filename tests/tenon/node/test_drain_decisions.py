@@ -16,7 +16,7 @@ from tenon.kube.records import PodRecord
 from tenon.kube.structs import read
 from tenon.kube.taints import Toleration
 from tenon.node import drain, drain_blockers
-from tenon.node.drain import Action, Kind
+from tenon.node.drain import Action, ActionKind
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -127,8 +127,8 @@ def test_force_at_ends_every_pod_in_time(pod: PodRecord, force_in: int, turn: bo
     force_at = NOW + timedelta(seconds=force_in)
     action = drain.decide(pod, NOW, turn=turn, force_at=force_at, force=False)
     if pod.deletion is None and force_at - timedelta(seconds=pod.grace_seconds) <= NOW:
-        assert action == Action(Kind.DELETE, grace_seconds=max(1, force_in))
-    elif action.kind is Kind.DELETE:
+        assert action == Action(ActionKind.DELETE, grace_seconds=max(1, force_in))
+    elif action.kind is ActionKind.DELETE:
         assert pod.deletion is not None
         assert pod.deletion.end > force_at
         assert action.grace_seconds is not None
@@ -138,8 +138,8 @@ def test_force_at_ends_every_pod_in_time(pod: PodRecord, force_in: int, turn: bo
 @given(POD, st.booleans())
 def test_without_force_a_protected_or_waiting_pod_is_never_touched(pod: PodRecord, turn: bool) -> None:
     action = drain.decide(pod, NOW, turn=turn, force_at=None, force=False)
-    assert action.kind is not Kind.DELETE
-    if action.kind is Kind.EVICT:
+    assert action.kind is not ActionKind.DELETE
+    if action.kind is ActionKind.EVICT:
         assert turn
         assert not pod.deleting
         assert not pod.do_not_disrupt
@@ -152,9 +152,9 @@ def test_force_always_leads_to_an_end(body: dict[str, Any]) -> None:
     for _ in range(70):
         pod = pod_of(body)
         action = drain.decide(pod, instant, turn=False, force_at=None, force=True)
-        if action == Action(Kind.DELETE, grace_seconds=0):
+        if action == Action(ActionKind.DELETE, grace_seconds=0):
             return
-        if action.kind is Kind.DELETE:
+        if action.kind is ActionKind.DELETE:
             assert action.grace_seconds is not None
             before = pod.deletion
             began = instant if before is None else before.end - timedelta(seconds=before.grace_seconds)

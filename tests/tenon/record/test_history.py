@@ -18,11 +18,11 @@ from tenon.record.entries import (
     CostEntry,
     CostRow,
     Entry,
-    Kind,
+    EntryKind,
     LaunchEntry,
     NodeFacts,
     PlanEntry,
-    Purchase,
+    RecordedPurchase,
     RefusalEntry,
     RemovalEntry,
 )
@@ -45,7 +45,7 @@ def facts(number: int, pool: str = "default") -> NodeFacts:
     )
 
 
-BOUGHT = Purchase(
+BOUGHT = RecordedPurchase(
     claim="default-1",
     pool="default",
     instance_type="m5.large",
@@ -87,7 +87,7 @@ COMMAND = CommandEntry(
     command="underutilized-abc",
     reason="Underutilized",
     candidates=[CommandCandidate(claim="default-1", pool="default", node="ip-1", price=0.096)],
-    replacements=[Purchase(claim="default-2", pool="default", instance_type="m5.medium", price=0.048)],
+    replacements=[RecordedPurchase(claim="default-2", pool="default", instance_type="m5.medium", price=0.048)],
     predicted=0.048,
 )
 END = CommandEndEntry(
@@ -144,7 +144,7 @@ def ids(question: Question, subject: Subject | None = None) -> list[str]:
         (Question("shop/gpu"), ["plan"]),
         (Question("gpu"), ["plan"]),
         (Question("nothing"), []),
-        (Question(kinds=frozenset({Kind.REMOVAL})), ["removal", "other"]),
+        (Question(kinds=frozenset({EntryKind.REMOVAL})), ["removal", "other"]),
         (Question(reason="underutilized"), ["command", "end", "removal"]),
         (Question(reason="insufficient-capacity"), ["refusal"]),
         (Question(pool="batch"), ["other"]),
@@ -160,7 +160,7 @@ def test_a_question_gets_the_entries_that_answer_it(question: Question, expected
     ("question", "entry", "left_out"),
     [
         (Question(), UNLAUNCHED, True),
-        (Question(kinds=frozenset({Kind.REMOVAL})), UNLAUNCHED, True),
+        (Question(kinds=frozenset({EntryKind.REMOVAL})), UNLAUNCHED, True),
         (Question("gpu"), UNLAUNCHED, True),
         (Question("gpu-1"), UNLAUNCHED, False),
         (Question(unlaunched=True), UNLAUNCHED, False),
@@ -178,7 +178,7 @@ def test_a_claim_without_an_instance_is_no_removed_node(question: Question, entr
 def test_the_history_of_a_pod_has_the_node_that_was_bought_for_it(name: str) -> None:
     """Its plan names the NodeClaim, whose launch and removal follow."""
     assert ids(Question(name)) == ["plan", "refusal", "launch", "command", "end", "removal"]
-    assert ids(Question(name, kinds=frozenset({Kind.REMOVAL}))) == ["removal"], "also if the plan is not shown"
+    assert ids(Question(name, kinds=frozenset({EntryKind.REMOVAL}))) == ["removal"], "also if the plan is not shown"
 
 
 def test_a_pod_on_a_node_that_existed_has_only_its_plan() -> None:

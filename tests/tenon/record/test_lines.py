@@ -16,11 +16,11 @@ from tenon.record.entries import (
     DecidedCommand,
     DisruptionEntry,
     Entry,
-    Kind,
+    EntryKind,
     LaunchEntry,
     NodeFacts,
     PlanEntry,
-    Purchase,
+    RecordedPurchase,
     RefusalEntry,
     RemovalEntry,
     TeardownEntry,
@@ -36,7 +36,9 @@ ENTRIES: list[Entry] = [
         cluster="prod",
         batch=1,
         pods=2,
-        purchases=[Purchase(claim="default-1", pool="default", instance_type="m5.large", price=0.096, pods=["a/b"])],
+        purchases=[
+            RecordedPurchase(claim="default-1", pool="default", instance_type="m5.large", price=0.096, pods=["a/b"])
+        ],
         unschedulable={"a/c": NoPlace.of("no NodePool allows it")},
     ),
     CommandEntry(
@@ -77,7 +79,7 @@ ENTRIES: list[Entry] = [
 
 
 def test_there_is_an_example_of_each_kind() -> None:
-    assert {entry.kind for entry in ENTRIES} == set(Kind)
+    assert {entry.kind for entry in ENTRIES} == set(EntryKind)
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: str(entry.kind))

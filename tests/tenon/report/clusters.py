@@ -28,7 +28,7 @@ from tenon.record.entries import (
     CommandEntry,
     LaunchEntry,
     NodeFacts,
-    Purchase,
+    RecordedPurchase,
     RefusalEntry,
     RemovalEntry,
 )
@@ -310,7 +310,7 @@ def refusal(number: int, at: datetime, code: str, *offerings: str, actor: str = 
 def command(number: int, at: datetime, reason: str = "Underutilized", **fields: Any) -> CommandEntry:
     defaults: dict[str, Any] = {
         "candidates": [CommandCandidate(claim=f"gone-{number:05x}", pool="web", node=f"old-{number}", price=0.192)],
-        "replacements": [Purchase(claim=f"new-{number}", pool="web", instance_type="m5.large", price=0.096)],
+        "replacements": [RecordedPurchase(claim=f"new-{number}", pool="web", instance_type="m5.large", price=0.096)],
         "predicted": 0.096,
         "actor": "disruption",
     }

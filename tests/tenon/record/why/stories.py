@@ -14,7 +14,7 @@ from tenon.record.entries import (
     LaunchEntry,
     NodeFacts,
     PlanEntry,
-    Purchase,
+    RecordedPurchase,
     RefusalEntry,
     RemovalEntry,
 )
@@ -43,8 +43,8 @@ def facts(claim: str = CLAIM, node: str = NODE, instance: str = INSTANCE) -> Nod
     )
 
 
-def purchase(claim: str = CLAIM, *pods: str) -> Purchase:
-    return Purchase(
+def purchase(claim: str = CLAIM, *pods: str) -> RecordedPurchase:
+    return RecordedPurchase(
         claim=claim,
         pool="default",
         instance_type="m5.large",
