@@ -7,8 +7,8 @@ not get, at prices far above the usual, of NodePools that EC2 refuses, and beyon
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
@@ -19,10 +19,10 @@ from activities.provisioning.batching import Batcher
 from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.capacity_probes import CapacityProbes, Probes
 from activities.provisioning.launch_refusals import LaunchRefusals
-from activities.provisioning.offerings import instance_types_by_pool
 from activities.provisioning.pause_reporting import PauseReporter
 from activities.provisioning.plan_decision import PlanDecision
 from activities.provisioning.plan_phases import plan_phase
+from activities.provisioning.pool_offers import PoolOffers, pool_offers
 from activities.provisioning.refused_launches import RefusedLaunches
 from activities.provisioning.solving import Solved
 from activities.tracing import spans
@@ -35,16 +35,14 @@ from tenon.kube.pool_reasons import Obstacle, ObstacleKind
 from tenon.messages.explanation import Explanation
 from tenon.messages.provisioning import ShortageWait
 from tenon.node.launch_breaker import sentence
-from tenon.provisioning.launch_breakers import next_probe, only_probes, pools_for_plans, probed, without_held_types
+from tenon.provisioning.launch_breakers import next_probe, only_probes
 from tenon.provisioning.launch_budget import within_budget
-from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import with_pool_reasons
 from tenon.provisioning.purchase import explanations
-from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.refused_offerings import refused_for, with_refused_offerings
 from tenon.provisioning.shortage_waits import dear_nodes, elsewhere, held_back, without_dear_types
-from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
+from tenon.scheduling.explanation.type_choice import AttemptedAt, TypeChoiceExplainer
 from tenon.scheduling.local_disks import lost_disks
 from tenon.scheduling.model import InstanceType, Plan, Problem
 
@@ -52,6 +50,27 @@ log = loggers.PROVISIONER
 
 RETRY_SECONDS = 0.5
 """The fraction of a solve's time limit for a second solve of a batch. Both must fit in the activity's timeout."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Solution:
+    """The batch as the engine solved it."""
+
+    pods: Sequence[Pod]
+    """The pods that it placed, or found no place for."""
+    problem: Problem
+    solved: Solved
+    paused_pods: Sequence[Pod]
+    """Pods that did not get the nodes that were bought for them, and so get no more for now."""
+    paused: Mapping[str, str]
+    """By the key of these pods: why."""
+    next_attempts: Mapping[OfferingKey, datetime]
+    """The offerings that plans avoid, each with the time from which a NodeClaim may ask EC2 for it again."""
+
+    @property
+    def attempted_at(self) -> AttemptedAt:
+        """When an offering that plans avoid is asked for again."""
+        return partial(next_attempt_of, self.next_attempts)
 
 
 class PlanDecider:
@@ -89,92 +108,83 @@ class PlanDecider:
         if not undecided:
             return None
         self._refusals.no_capacity(self._launches.count(undecided, self._refusals.unavailable()))
-        usable = usable_pools(self._view.node_pools(), self._view.node_class, self._view)
-        breakers = self._refusals.breakers(usable)
-        launching = self._view.launching_pools() if breakers else frozenset()
-        closed = probed(breakers, launching, self._now())
-        refused = self._refusals.refused_claims(self._view.launching_claims)
-        pools = pools_for_plans(usable, breakers, closed) if breakers else usable
-        with plan_phase("types", Phase.TYPES):
-            overlaid = await instance_types_by_pool(self._view, self._types, pools, self._refusals.unavailable())
-        if breakers:
-            overlaid = replace(
-                overlaid, pools_with_types=without_held_types(overlaid.pools_with_types, breakers, closed)
-            )
+        offers = await pool_offers(self._view, self._types, self._refusals, self._now())
         undecided = self._batcher.undecided()  # again, because EC2 may have taken seconds and pods may have gone
         if not undecided:
             return None
-        pods = [pod for pod in undecided if not pod.buffer]
-        if pods:
-            log.info(
-                "The provisioner found provisionable pods", extra={"pods": _first_few(pods), "pod-count": len(pods)}
-            )
-        spans.began(min((pod.created for pod in pods if pod.created), default=0.0))
-        waiting_pods = [*pods, *self._buffers.pods()]
-        problem, solved = await self._solver.solve(waiting_pods, overlaid, part, refused)
-        pauses = self._batcher.count_unused_nodes(pod for claim in solved.plan.claims for pod in claim.pods)
-        waiting = [pod for pod in waiting_pods if pod.key in pauses]
-        if waiting:  # rare, so the plan for the others is made from the start
-            waiting_pods = [pod for pod in waiting_pods if pod.key not in pauses]
-            problem, solved = await self._solver.solve(waiting_pods, overlaid, part * RETRY_SECONDS, refused)
-        paused = await self._pauses.sentences(waiting, pauses)
-        types_by_pool = {pool.metadata.name: types for pool, types in overlaid.pools_with_types}
-        next_attempts = self._refusals.next_attempts()
-        attempted_at = partial(next_attempt_of, next_attempts)
-        winners = TypeChoiceExplainer(problem, types_by_pool, attempted_at)
-        engine_plan = solved.plan
-        solved, waits = await self._wait_for_cheaper(waiting_pods, solved, overlaid, winners, part, refused)
-        left_out = {name: Obstacle(ObstacleKind.LAUNCHES, sentence(breakers[name])) for name in closed}
-        explained = await asyncio.to_thread(
-            with_refused_offerings,
-            solved.plan,
-            [pod for pod in waiting_pods if pod.key not in waits],
-            problem.pools,
-            types_by_pool,
-            next_attempts,
-        )
-        lacked_quotas = await asyncio.to_thread(
-            self._lacked_quotas,
-            explained,
-            [pod for pod in waiting_pods if pod.key not in waits],
-            problem,
-            types_by_pool,
-        )
-        reasoned = with_pool_reasons(explained, self._view, waiting_pods, left_out, self._view)
-        plan = only_probes(reasoned, breakers, batch)
-        solve = partial(self._solver.solve_again, part=part * RETRY_SECONDS)
-        probes = await self._probes.for_plan(plan, waiting_pods, problem, pools, breakers, attempted_at, batch, solve)
-        plan, postponed = self._within_budgets(_with_probes(plan, probes), probes, types_by_pool)
+        solution = await self._solve(_provisionable(undecided), offers, part)
+        problem = solution.problem
+        winners = TypeChoiceExplainer(problem, offers.types_by_pool, solution.attempted_at)
+        solved, waits = await self._wait_for_cheaper(solution, offers, winners, part)
+        reasoned, lacked_quotas = await self._with_reasons(solved.plan, solution, waits, offers)
+        plan, probes, postponed = await self._launchable(reasoned, solution, offers, batch, part)
         metrics.SCHEDULING_SECONDS.labels("provisioner").observe(solved.seconds)
         metrics.PLAN_PHASE_SECONDS.labels("solve").observe(solved.seconds)
-        ready = frozenset(node.name for node in problem.nodes if node.initialized)
-        in_flight = frozenset(node.name for node in problem.nodes if node.requirements is not None)
         with plan_phase("explain", Phase.EXPLAIN):
             why, usual_prices = await asyncio.to_thread(_explained, plan, winners, probes)
-        without_types = {pool.name: pool.why_lacking for pool in problem.pools if pool.lacking}
+        engine_plan = solution.solved.plan
         return PlanDecision(
             plan=plan,
-            all_pods=[*waiting_pods, *waiting],
+            all_pods=[*solution.pods, *solution.paused_pods],
             failed=solved.failed,
-            overlaid=overlaid,
-            ready=ready,
+            overlaid=offers.overlaid,
+            ready=frozenset(node.name for node in problem.nodes if node.initialized),
             fingerprint=fingerprint,
             took=solved.seconds,
             problem=problem,
             as_solved=plan.claims == engine_plan.claims and plan.placements == engine_plan.placements,
-            in_flight=in_flight,
+            in_flight=frozenset(node.name for node in problem.nodes if node.requirements is not None),
             explanations=why,
             usual_prices=usual_prices,
             waits=waits,
-            paused=paused,
+            paused=solution.paused,
             doubts=lost_disks(problem),
-            without_types=without_types,
-            refused=refused,
-            next_probe=next_probe(breakers, launching),
+            without_types={pool.name: pool.why_lacking for pool in problem.pools if pool.lacking},
+            refused=offers.refused,
+            next_probe=next_probe(offers.breakers, offers.launching),
             probes=probes,
             postponed=postponed,
             lacked_quotas=lacked_quotas,
         )
+
+    async def _solve(self, pods: Sequence[Pod], offers: PoolOffers, part: float) -> _Solution:
+        """Have the engine place the pods and the room of buffers. Pods that did not get their last nodes must wait."""
+        waiting_pods = [*pods, *self._buffers.pods()]
+        problem, solved = await self._solver.solve(waiting_pods, offers.overlaid, part, offers.refused)
+        pauses = self._batcher.count_unused_nodes(pod for claim in solved.plan.claims for pod in claim.pods)
+        paused_pods = [pod for pod in waiting_pods if pod.key in pauses]
+        if paused_pods:  # rare, so the plan for the others is made from the start
+            waiting_pods = [pod for pod in waiting_pods if pod.key not in pauses]
+            rest = part * RETRY_SECONDS
+            problem, solved = await self._solver.solve(waiting_pods, offers.overlaid, rest, offers.refused)
+        paused = await self._pauses.sentences(paused_pods, pauses)
+        return _Solution(waiting_pods, problem, solved, paused_pods, paused, self._refusals.next_attempts())
+
+    async def _with_reasons(
+        self, plan: Plan, solution: _Solution, waits: Mapping[str, ShortageWait], offers: PoolOffers
+    ) -> tuple[Plan, frozenset[OfferingKey]]:
+        """The plan with all reasons why pods have no place, and the offerings that they lack a quota for."""
+        pools, types_by_pool = solution.problem.pools, offers.types_by_pool
+        pods = [pod for pod in solution.pods if pod.key not in waits]
+        plan = await asyncio.to_thread(with_refused_offerings, plan, pods, pools, types_by_pool, solution.next_attempts)
+        lacked_quotas = await asyncio.to_thread(self._lacked_quotas, plan, pods, solution.problem, types_by_pool)
+        left_out = {name: Obstacle(ObstacleKind.LAUNCHES, sentence(offers.breakers[name])) for name in offers.closed}
+        return with_pool_reasons(plan, self._view, solution.pods, left_out, self._view), lacked_quotas
+
+    async def _launchable(
+        self, plan: Plan, solution: _Solution, offers: PoolOffers, batch: int, part: float
+    ) -> tuple[Plan, Probes, Mapping[str, tuple[str, str]]]:
+        """The plan with the probes of what EC2 refused, and without the nodes that must wait for others.
+
+        Also the probes, and, by the key of their pods, what the latter wait for.
+        """
+        plan = only_probes(plan, offers.breakers, batch)
+        solve = partial(self._solver.solve_again, part=part * RETRY_SECONDS)
+        probes = await self._probes.for_plan(
+            plan, solution.pods, solution.problem, offers.pools, offers.breakers, solution.attempted_at, batch, solve
+        )
+        plan, postponed = self._within_budgets(_with_probes(plan, probes), probes, offers.types_by_pool)
+        return plan, probes, postponed
 
     def _lacked_quotas(
         self, plan: Plan, pods: Sequence[Pod], problem: Problem, types_by_pool: Mapping[str, Sequence[InstanceType]]
@@ -204,27 +214,31 @@ class PlanDecider:
         return plan, postponed
 
     async def _wait_for_cheaper(
-        self,
-        waiting_pods: Sequence[Pod],
-        solved: Solved,
-        overlaid: Overlaid,
-        prices: TypeChoiceExplainer,
-        part: float,
-        refused: Collection[str],
+        self, solution: _Solution, offers: PoolOffers, prices: TypeChoiceExplainer, part: float
     ) -> tuple[Solved, Mapping[str, ShortageWait]]:
         """Hold back the nodes that are far dearer than usual, where NodePools ask for it.
 
         The pods that wait are planned once more, because other NodePools may take them.
         """
-        pools = {pool.metadata.name: pool for pool, _ in overlaid.pools_with_types}
+        solved, pods = solution.solved, solution.pods
+        pools = {pool.metadata.name: pool for pool, _ in offers.overlaid.pools_with_types}
         waits = await asyncio.to_thread(dear_nodes, solved.plan, pools, prices)
         if waits:
             rest = part * RETRY_SECONDS * RETRY_SECONDS
-            _, second = await self._solver.solve(elsewhere(waiting_pods, waits), overlaid, rest, refused)
-            plan, waits = await asyncio.to_thread(held_back, second.plan, waiting_pods, waits, pools, prices)
+            _, second = await self._solver.solve(elsewhere(pods, waits), offers.overlaid, rest, offers.refused)
+            plan, waits = await asyncio.to_thread(held_back, second.plan, pods, waits, pools, prices)
             solved = Solved(plan, second.failed, solved.seconds + second.seconds)
         plan = await asyncio.to_thread(without_dear_types, solved.plan, pools, prices)
         return replace(solved, plan=plan), waits
+
+
+def _provisionable(undecided: Sequence[Pod]) -> list[Pod]:
+    """The pods of the cluster among those that need a decision, which the log and the span of the batch tell of."""
+    pods = [pod for pod in undecided if not pod.buffer]
+    if pods:
+        log.info("The provisioner found provisionable pods", extra={"pods": _first_few(pods), "pod-count": len(pods)})
+    spans.began(min((pod.created for pod in pods if pod.created), default=0.0))
+    return pods
 
 
 def _with_probes(plan: Plan, probes: Probes) -> Plan:
