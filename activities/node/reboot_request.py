@@ -1,7 +1,7 @@
 """Commits the reboot of a node: the NodeClaim records the request, then the node's workflow is told.
 
 Node repair and the node's workflow share it. If the workflow cannot be told, it finds the record: the controller
-`worker.controllers.node.workflow_starts` pokes it.
+`worker.controllers.node.nodeclaim_workflows` pokes it.
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ from tests.tenon.apis.case import NODEPOOL, edited
 from tests.worker.cache.objects import claim, metadata, node, running
 from tests.worker.fake_temporal import Cache, FakeTemporal
 from worker.cache.planning_view import PlanningView
+from worker.controllers.node.nodeclaim_workflows import NodeClaimWorkflowController
 from worker.controllers.node.not_ready_nodes import NotReadyNodeController
 from worker.controllers.node.pod_events import PodEventsController
-from worker.controllers.node.workflow_starts import NodeClaimWorkflowController
 from worker.controllers.nodepool.status import NodePoolStatusController
 from worker.controllers.provisioning.purchase_turns import PurchaseTurns
 from worker.controllers.provisioning.static_nodepool import StaticNodePoolController

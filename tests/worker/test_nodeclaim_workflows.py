@@ -20,14 +20,14 @@ from tests.activities.node.fake_kube import START, stamp
 from tests.worker.background import in_background
 from tests.worker.cache.objects import claim, node
 from tests.worker.fake_temporal import LEAVING, MOMENT, NOT_FOUND, UNAVAILABLE, Cache, FakeTemporal
-from worker.controllers.node.vanished_claims import LATELY
-from worker.controllers.node.workflow_starts import (
+from worker.controllers.node.nodeclaim_workflows import (
     RESEND_SWEEPS,
     SWEEP,
     SWEEP_SOON,
     TIMEOUT,
     NodeClaimWorkflowController,
 )
+from worker.controllers.node.vanished_claims import LATELY
 from worker.controllers.workflow_start import ANSWER_WITHIN
 from workflows import names
 

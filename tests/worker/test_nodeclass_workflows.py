@@ -17,7 +17,7 @@ from tenon.kube.records import ObjectRecord
 from tests.worker.background import in_background
 from tests.worker.cache.objects import claim, metadata
 from tests.worker.fake_temporal import MOMENT, UNAVAILABLE, Cache, FakeTemporal
-from worker.controllers.nodeclass.workflow_starts import RESTART_SECONDS, NodeClassWorkflowController
+from worker.controllers.nodeclass.nodeclass_workflows import RESTART_SECONDS, NodeClassWorkflowController
 from workflows import names
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]

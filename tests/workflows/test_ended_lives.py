@@ -9,7 +9,7 @@ from tests.worker.cache.objects import claim
 from tests.worker.fake_temporal import LEAVING, Cache
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.node_workers import served
-from worker.controllers.node.workflow_starts import NodeClaimWorkflowController
+from worker.controllers.node.nodeclaim_workflows import NodeClaimWorkflowController
 from workflows import names
 
 pytestmark = pytest.mark.integration

@@ -42,10 +42,10 @@ from worker.controllers.interruption.instance_status import InstanceStatusContro
 from worker.controllers.node.blocked_nodes import BlockedNodesController
 from worker.controllers.node.consistency import NodeClaimConsistencyController
 from worker.controllers.node.finalizer import NodeClaimFinalizerController
+from worker.controllers.node.nodeclaim_workflows import NodeClaimWorkflowController
 from worker.controllers.node.not_ready_nodes import NotReadyNodeController
 from worker.controllers.node.pod_annotations import PodAnnotationsController
 from worker.controllers.node.pod_events import PodEventsController
-from worker.controllers.node.workflow_starts import NodeClaimWorkflowController
 from worker.controllers.nodeclass.account_commitments import AccountCommitmentsController
 from worker.controllers.nodeclass.account_quotas import AccountQuotasController
 from worker.controllers.nodeclass.capacity_reservations import (
@@ -54,8 +54,8 @@ from worker.controllers.nodeclass.capacity_reservations import (
     ReservedCapacityTypeController,
 )
 from worker.controllers.nodeclass.instance_type_metrics import InstanceTypeMetricsController
+from worker.controllers.nodeclass.nodeclass_workflows import NodeClassWorkflowController
 from worker.controllers.nodeclass.refresh import NodeClassRefreshController
-from worker.controllers.nodeclass.workflow_starts import NodeClassWorkflowController
 from worker.controllers.nodeclass.zonal_shift import ZonalShiftController
 from worker.controllers.nodepool.prices import PoolPrices
 from worker.controllers.nodepool.revisions import NodeRevisionController
