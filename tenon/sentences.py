@@ -33,13 +33,30 @@ def for_temporal_ui(text: str) -> str:
 
 def counted(number: int, noun: str) -> str:
     """Return the number with its noun: '1 pod', '2 pods'."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number} {plural(number, noun)}"
+
+
+def plural(number: int, noun: str) -> str:
+    """Return the noun without its number: 'pod' for one, 'pods' for others."""
+    return noun if number == 1 else f"{noun}s"
 
 
 def first_few(names: Sequence[str], most: int) -> str:
     """Return the first names, and how many others there are: 'a, b and 3 more'."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def first_clauses(clauses: Sequence[str], most: int) -> str:
+    """Return the first clauses, and how many others there are: 'a waits; b waits; and 3 more'."""
+    more = [f"and {len(clauses) - most} more"] if len(clauses) > most else []
+    return "; ".join([*clauses[:most], *more])
+
+
+def bullets(items: Sequence[str], most: int) -> list[str]:
+    """Return the first items as a list in Markdown, and how many others there are: '- a', '- b', '- and 3 more'."""
+    more = [f"- and {len(items) - most} more"] if len(items) > most else []
+    return [*(f"- {item}" for item in items[:most]), *more]
 
 
 def listed(clauses: Sequence[str]) -> str:

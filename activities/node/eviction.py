@@ -25,7 +25,8 @@ from tenon.kube.timestamps import format_instant
 from tenon.messages.node_steps import BlockedPods, DrainInput
 from tenon.node import drain as decide
 from tenon.node.drain import ActionKind
-from tenon.node.drain_blockers import deleted_at, grouped, refused_eviction, sentence
+from tenon.node.drain_blockers import TOLD_BLOCKAGES, deleted_at, grouped, refused_eviction, sentence
+from tenon.sentences import first_clauses
 
 CONCURRENCY = 20
 """The maximum number of requests in flight for one node."""
@@ -89,8 +90,8 @@ class Evictor:
 
         await bounded(held_pods, CONCURRENCY, publish_on)
         sentences = [sentence(blocked) for blocked in grouped(self._blocked[pod.uid] for pod in held_pods)]
-        more = f"; and {len(sentences) - 3} more" if len(sentences) > 3 else ""
-        await self._recorder.publish(self._node, EventReason.FAILED_DRAINING, "; ".join(sentences[:3]) + more)
+        text = first_clauses(sentences, TOLD_BLOCKAGES)
+        await self._recorder.publish(self._node, EventReason.FAILED_DRAINING, text)
         if self._drain_input.force_at is not None and not self._drain_input.force:
             text = f"all pods will be deleted by {format_instant(self._drain_input.force_at)}, whatever protects them"
             await self._recorder.publish(self._node, EventReason.TERMINATION_GRACE_PERIOD_EXPIRING, text)

@@ -23,7 +23,7 @@ from tenon.apis.reasons import Reason
 from tenon.messages.base import REBOOT
 from tenon.money import per_hour, price_text
 from tenon.resources import CPU, MEMORY
-from tenon.sentences import first_few
+from tenon.sentences import counted, first_few
 from tenon.simulation.document import Document
 from tenon.simulation.report import NodeReport, Report, before_and_after
 
@@ -171,7 +171,7 @@ def _whys(reasons: Mapping[str, Sequence[str]]) -> Table:
     common = sorted(reasons, key=lambda why: -len(reasons[why]))[:MAX_EXPLANATIONS]
     for why, names in reasons.items():
         if why in common:
-            shown.add_row(escape(names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"), escape(why))
+            shown.add_row(escape(first_few(names, 1)), escape(why))
     if len(reasons) > MAX_EXPLANATIONS:
         shown.add_row("", f"and {len(reasons) - MAX_EXPLANATIONS} more reasons: see -o json")
     return shown
@@ -206,8 +206,7 @@ def _unschedulable(console: Console, entries: Sequence[Document]) -> None:
         return
     console.print("[bold]Unschedulable[/bold]")
     for reason, pods in list(reasons.items())[:MAX_REASONS]:
-        pods_text = pods[0] if len(pods) == 1 else f"{pods[0]} and {len(pods) - 1} more"
-        console.print(indented(Text.assemble((pods_text, "red"), f": {reason}")))
+        console.print(indented(Text.assemble((first_few(pods, 1), "red"), f": {reason}")))
     if len(reasons) > MAX_REASONS:
         console.print(f"  and {len(reasons) - MAX_REASONS} more reasons: see -o json")
     console.print()
@@ -311,10 +310,8 @@ def _totals(console: Console, totals: Document) -> None:
     if "nodesBeforeDisruption" in totals:
         console.print(f"[bold]{escape(before_and_after(totals))}[/bold]", highlight=False)
     placed = totals["pods"] - totals["unschedulable"]
-    text = f"{placed} of {totals['pods']} pods placed; "
-    text += (
-        f"{totals['nodes']} new {'node' if totals['nodes'] == 1 else 'nodes'} for {per_hour(totals['pricePerHour'])}"
-    )
+    new_nodes = f"{counted(totals['nodes'], 'new node')} for {per_hour(totals['pricePerHour'])}"
+    text = f"{placed} of {totals['pods']} pods placed; {new_nodes}"
     bound = totals["lowerBoundPricePerHour"]
     if bound:
         text += f" (lower bound {price_text(bound)})"

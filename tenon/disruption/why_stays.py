@@ -257,11 +257,10 @@ def _text(budget: Budget) -> str:
 
 def _bought(claims: Sequence[PlannedClaim]) -> str:
     texts = []
-    for claim in claims[:SHOWN]:
+    for claim in claims:
         capacity_type, instance_type, zone = claim.offering[:3]
         texts.append(f"{instance_type} ({capacity_type}, {zone}, {per_hour(claim.price)})")
-    more = f" and {len(claims) - SHOWN} more" if len(claims) > SHOWN else ""
-    return f"{counted(len(claims), 'new node')}, at best {', '.join(texts)}{more}"
+    return f"{counted(len(claims), 'new node')}, at best {first_few(texts, SHOWN)}"
 
 
 def _hosts(plan: Plan) -> str:

@@ -10,9 +10,12 @@ from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, refused_by
 from tenon.kube.records import PodRecord
 from tenon.kube.timestamps import format_instant
 from tenon.messages.node_steps import BlockedPods
+from tenon.sentences import plural
 
 NAMED_PODS = 3
 """How many pods a record about several names."""
+TOLD_BLOCKAGES = 3
+"""How many of the records an event on a Node tells of."""
 
 
 def grouped(blocked: Iterable[BlockedPods]) -> list[BlockedPods]:
@@ -64,7 +67,7 @@ def overdue_termination(pod: PodRecord) -> BlockedPods:
     finalizers = tuple(deletion.finalizers) if deletion is not None else ()
     why = f"{due}but its kubelet has not reported its end"
     if finalizers:
-        noun = "finalizer" if len(finalizers) == 1 else "finalizers"
+        noun = plural(len(finalizers), "finalizer")
         why = f"{due}but {noun} {', '.join(finalizers)} keeps it: its owner must remove it"
     return BlockedPods(pods=(pod.key,), why=why, finalizers=finalizers)
 

@@ -8,6 +8,7 @@ from typing import Any
 from tenon.apis import labels
 from tenon.kube import object_json
 from tenon.kube.structs import Object
+from tenon.sentences import plural
 
 OF_KUBERNETES = frozenset({"foregroundDeletion", "orphan"})
 """Finalizers that Kubernetes' garbage collection removes."""
@@ -50,8 +51,8 @@ def finalizer_message(obj: Object) -> str:
     foreign = foreign_finalizers(obj)
     stays = [finalizer for finalizer in object_json.finalizers(obj) if finalizer not in foreign]
     patch = json.dumps({"metadata": {"finalizers": stays or None}})
-    noun = "finalizer" if len(foreign) == 1 else "finalizers"
+    finalizers = f"{plural(len(foreign), 'finalizer')} {', '.join(foreign)}"
     return (
-        f"{noun} {', '.join(foreign)} keeps {kind} {metadata['name']}: its owner must remove it, "
+        f"{finalizers} keeps {kind} {metadata['name']}: its owner must remove it, "
         f"or: kubectl patch {kind.lower()} {metadata['name']} --type=merge -p '{patch}'"
     )

@@ -24,7 +24,7 @@ from tenon.provisioning.cost_section import MORE, cost_section
 from tenon.provisioning.pending_pods import pending_sentence, pending_title
 from tenon.provisioning.remedies import for_refused, for_unplaced
 from tenon.provisioning.shortage_sentences import still_waiting, waiting_sentence
-from tenon.sentences import counted, for_temporal_ui, shortened
+from tenon.sentences import bullets, counted, for_temporal_ui, shortened
 
 LISTED = 5
 """How many lines a section of the page has."""
@@ -172,9 +172,7 @@ def _section(title: str, sentences: Sequence[str], longest: int, most: int = LIS
 def _items(title: str, items: Sequence[str], most: int) -> list[str]:
     if not items:
         return []
-    lines = [f"- {item}" for item in items[:most]]
-    more = [f"- and {len(items) - most} more"] if len(items) > most else []
-    return ["", f"#### {title}", "", *lines, *more]
+    return ["", f"#### {title}", "", *bullets(items, most)]
 
 
 def _breaker(open_breaker: LaunchBreaker) -> str:

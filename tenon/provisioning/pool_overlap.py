@@ -17,6 +17,7 @@ from tenon.apis.nodepool import OVERLAPPING, NodePool
 from tenon.ec2.families import family_of
 from tenon.kube.requirements import Requirements
 from tenon.rollout.revisions import class_key
+from tenon.sentences import first_few, plural
 
 REASON = "SamePodsSameWeight"
 _NAMED = 5
@@ -59,11 +60,10 @@ def overlapping(pools: Sequence[NodePool], find_class: FindClass = _no_class) ->
 
 def sentence(others: Sequence[str]) -> str:
     """Say what a pool's overlap with these others means, and what to do about it."""
-    more = f" and {len(others) - _NAMED} others" if len(others) > _NAMED else ""
-    kinds = "NodePool" if len(others) == 1 else "NodePools"
+    pools = f"{plural(len(others), 'NodePool')} {first_few(others, _NAMED)}"
     return (
-        f"it takes the same pods as {kinds} {', '.join(others[:_NAMED])}{more}, at the same weight, so it is undefined "
-        "which of them serves these pods: separate the pools by taints or requirements, or give them different weights"
+        f"it takes the same pods as {pools}, at the same weight, so it is undefined which of them serves these pods: "
+        "separate the pools by taints or requirements, or give them different weights"
     )
 
 

@@ -16,7 +16,7 @@ from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.kube.timestamps import format_instant
 from tenon.messages.provisioning import PurchasePause
-from tenon.sentences import counted, shortened
+from tenon.sentences import counted, plural, shortened
 
 FREE_NODES = 2
 """How many nodes may stay without their pods before the first pause: other pods may have taken the first one's room."""
@@ -155,8 +155,7 @@ def list_sentence(pause: PurchasePause) -> str:
 def named_pods(pause: PurchasePause) -> str:
     """Name the pods that wait: 'pods shop/a, shop/b, shop/c and 2 more'."""
     more = pause.waiting - len(pause.pods)
-    noun = "pod" if pause.waiting == 1 else "pods"
-    return f"{noun} {', '.join(pause.pods)}" + (f" and {more} more" if more > 0 else "")
+    return f"{plural(pause.waiting, 'pod')} {', '.join(pause.pods)}" + (f" and {more} more" if more > 0 else "")
 
 
 def existing_node_sentence(node: str, since: datetime, refusal: str) -> str:

@@ -9,6 +9,7 @@ from tenon.money import per_hour, price_text
 from tenon.page.markup import Content, Markup, joined, page, tag
 from tenon.page.packed_bar import Part, amount_text, packed_bar, share_text
 from tenon.page.style import STYLE, color_of_name
+from tenon.sentences import counted
 from tenon.simulation.document import Document
 from tenon.simulation.report import SHOWN, NodeReport, Report, Share, before_and_after
 
@@ -95,7 +96,7 @@ def _node(node: NodeReport) -> Markup:
     head = tag(
         "div",
         tag("span", tag("b", node.name), " ", node.instance_type, " ", tag("span", where + others, class_="quiet")),
-        tag("span", f"{price}, {node.pods} {'pod' if node.pods == 1 else 'pods'}"),
+        tag("span", f"{price}, {counted(node.pods, 'pod')}"),
         class_="head",
     )
     why = tag("p", node.why, class_="why") if node.why else None

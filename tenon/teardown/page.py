@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenon.messages.teardown import TeardownInput, TeardownReport
-from tenon.sentences import for_temporal_ui, shortened
+from tenon.sentences import bullets, for_temporal_ui, shortened
 from tenon.teardown.report import summary
 
 LISTED = 12
@@ -68,5 +68,4 @@ def current_details(report: TeardownReport, now_doing: str) -> str:
 def _section(title: str, items: list[str]) -> list[str]:
     if not items:
         return []
-    more = [f"- and {len(items) - LISTED} more"] if len(items) > LISTED else []
-    return [f"#### {title}", "", *(f"- {shortened(item, MAX_SENTENCE)}" for item in items[:LISTED]), *more, ""]
+    return [f"#### {title}", "", *bullets([shortened(item, MAX_SENTENCE) for item in items], LISTED), ""]

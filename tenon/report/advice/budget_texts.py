@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenon.report.obstacles import HeldPod
-from tenon.sentences import first_few
+from tenon.sentences import first_few, plural
 
 SHOWN = 3
 
@@ -26,5 +26,4 @@ def budget_action(budgets: Sequence[str]) -> str:
 
 def budget_names(budgets: Sequence[str]) -> str:
     """Return the first names with their kind."""
-    noun = "PodDisruptionBudget" if len(budgets) == 1 else "PodDisruptionBudgets"
-    return f"{noun} {first_few(budgets, SHOWN)}"
+    return f"{plural(len(budgets), 'PodDisruptionBudget')} {first_few(budgets, SHOWN)}"

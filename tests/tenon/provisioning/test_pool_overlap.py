@@ -95,7 +95,7 @@ def test_the_condition_comes_and_goes_and_does_not_feed_ready() -> None:
 
 def test_many_others_are_named_in_part_and_each_pair_is_said_once() -> None:
     result = overlapping([pool(f"p{number}") for number in range(9)])
-    assert "p5 and 3 others" in sentence(result["p0"])
+    assert "p5 and 3 more, at" in sentence(result["p0"])
     assert len(notes(result)) == 8
     assert not any("NodePool p8:" in line for line in notes(result))
 
