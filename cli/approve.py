@@ -20,6 +20,7 @@ from cli.nodes.workflows import NodeError, connected, refused, run
 from cli.options import Cluster, Ticket
 from tenon.messages.command_approval import Refusal
 from tenon.messages.node import Operator, OperatorAnswer
+from tenon.node.ids import COMMAND_WORKFLOW, workflows_query
 from worker.runtime.encrypted_payloads import PayloadCodecError
 from worker.runtime.temporal_client import TemporalError
 from workflows import names
@@ -37,8 +38,8 @@ def command_ids(incomplete: str) -> list[str]:
 
     async def ids() -> list[str]:
         context, client = await connected(os.environ.get("CLUSTER_NAME"))
-        query = f'WorkflowType = "DisruptionCommand" AND {names.CLUSTER.name} = "{context.cluster}"'
-        running = client.list_workflows(f'{query} AND ExecutionStatus = "Running"', limit=100)
+        query = f"{workflows_query(context.cluster, COMMAND_WORKFLOW)} AND ExecutionStatus = 'Running'"
+        running = client.list_workflows(query, limit=100)
         return sorted([execution.id.rsplit("/", 1)[-1] async for execution in running])
 
     try:

@@ -23,9 +23,9 @@ from tenon.fleet.summary import OpenCommand
 from tenon.kube.timestamps import format_instant
 from tenon.messages.command_steps import CommandProgress, DisruptInput
 from tenon.messages.disruption import DisruptionCommand, DisruptResult
+from tenon.node.ids import COMMAND_WORKFLOW, workflows_query
 from tenon.sentences import counted, first_few
 from worker.runtime.encrypted_payloads import PayloadCodecError
-from workflows import names
 from workflows.disruption_command import DisruptionCommandWorkflow
 
 CONCURRENCY = 10
@@ -39,8 +39,7 @@ NOT_ANSWERED = "no worker says what it waits for"
 def commands_query(cluster: str, *, running: bool) -> str:
     """Return the visibility query for the commands of a cluster that are under way, or that have ended."""
     status = "=" if running else "!="
-    own = f'WorkflowType = "DisruptionCommand" AND {names.CLUSTER.name} = "{cluster}"'
-    return f'{own} AND ExecutionStatus {status} "Running"'
+    return f"{workflows_query(cluster, COMMAND_WORKFLOW)} AND ExecutionStatus {status} 'Running'"
 
 
 @dataclass(frozen=True, slots=True)

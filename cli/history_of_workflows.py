@@ -16,7 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.kubernetes.bounded_concurrency import bounded
 from tenon.messages.command_steps import DisruptInput
 from tenon.messages.disruption import DisruptResult
-from tenon.node.ids import NODECLAIM_WORKFLOW, UID_MEMO, nodeclaim_id
+from tenon.node.ids import COMMAND_WORKFLOW, NODECLAIM_WORKFLOW, UID_MEMO, nodeclaim_id, workflows_query
 from tenon.node.state import NodeClaimResult
 from tenon.record.commands import command_end_entry, command_entry
 from tenon.record.entries import Entry, EntryKind
@@ -29,7 +29,6 @@ MOST_WORKFLOWS = 500
 """How many ended nodes, and how many commands, are read: each takes one or two requests."""
 MOST_NAMES = 20
 CONCURRENCY = 20
-_COMMAND = "DisruptionCommand"
 
 
 @dataclass
@@ -55,7 +54,7 @@ async def history_of_workflows(
     history = WorkflowHistory(retention=await _retention(client))
     all_names = set(node_names)
     looked_for = sorted(name for name in all_names if "/" not in name)[:MOST_NAMES]
-    own = f"WorkflowType = '{NODECLAIM_WORKFLOW}' AND {names.CLUSTER.name} = '{cluster}'"
+    own = workflows_query(cluster, NODECLAIM_WORKFLOW)
     if looked_for:
         for execution in await _listed(client, f"{own} AND {_of_nodes(cluster, looked_for)}", history):
             history.other_names |= _names_of(execution)
@@ -79,7 +78,7 @@ async def history_of_workflows(
         ]
     if not question.kinds or not question.kinds.isdisjoint({EntryKind.COMMAND, EntryKind.COMMAND_END}):
         query = (
-            f"WorkflowType = '{_COMMAND}' AND {names.CLUSTER.name} = '{cluster}' "
+            f"{workflows_query(cluster, COMMAND_WORKFLOW)} "
             f"AND StartTime >= '{since.isoformat()}' AND StartTime < '{until.isoformat()}'"
         )
         executions = await _listed(client, query, history)

@@ -106,7 +106,7 @@ def ended(cluster: str, now: datetime, within: timedelta) -> str:
     A run that continued as new is closed too, but its node lives. A NodeClaim whose launch was refused has no instance.
     """
     return (
-        f"{names.CLUSTER.name} = '{cluster}' AND WorkflowType = '{ids.NODECLAIM_WORKFLOW}' "
+        f"{ids.workflows_query(cluster, ids.NODECLAIM_WORKFLOW)} "
         f"AND ExecutionStatus = 'Completed' AND {names.INSTANCE.name} IS NOT NULL "
         f"AND CloseTime > '{format_instant(now - within)}'"
     )
@@ -114,7 +114,7 @@ def ended(cluster: str, now: datetime, within: timedelta) -> str:
 
 def commands(cluster: str) -> str:
     """Return the query for disruption commands."""
-    return f"{names.CLUSTER.name} = '{cluster}' AND WorkflowType = 'DisruptionCommand'"
+    return ids.workflows_query(cluster, ids.COMMAND_WORKFLOW)
 
 
 def saving_commands(cluster: str) -> str:
@@ -124,12 +124,12 @@ def saving_commands(cluster: str) -> str:
 
 def rollouts(cluster: str) -> str:
     """Return the query for the workflows of NodeRollouts."""
-    return f"{names.CLUSTER.name} = '{cluster}' AND WorkflowType = 'Rollout' AND ExecutionStatus = 'Running'"
+    return f"{ids.workflows_query(cluster, 'Rollout')} AND ExecutionStatus = 'Running'"
 
 
 def schedules(cluster: str) -> str:
     """Return the query for what NodeSchedules asked for; the newest run of each says what it asks for now."""
-    return f"{names.CLUSTER.name} = '{cluster}' AND WorkflowType = 'NodeSchedule'"
+    return ids.workflows_query(cluster, "NodeSchedule")
 
 
 def commands_of(cluster: str, node: str) -> str:

@@ -150,7 +150,7 @@ async def _waiting_commands(
 
 async def _executions(cluster: str | None) -> tuple[Client, str, list[WorkflowExecution]]:
     context, client = await connected(cluster)
-    query = f'WorkflowType = "NodeClaim" AND ExecutionStatus = "Running" AND {names.CLUSTER.name} = "{context.cluster}"'
+    query = names.open_nodeclaims_query(context.cluster)
     return client, context.cluster, [execution async for execution in client.list_workflows(query)]
 
 

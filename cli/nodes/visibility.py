@@ -5,7 +5,7 @@ from __future__ import annotations
 from temporalio.client import Client
 
 from tenon.kube.node_names import whole_name
-from tenon.node.ids import NODECLAIM_WORKFLOW, nodeclaim_id
+from tenon.node.ids import NODECLAIM_WORKFLOW, nodeclaim_id, workflows_query
 from workflows import names
 
 MAX_WORKFLOWS = 100
@@ -31,7 +31,7 @@ async def whole_name_in_temporal(client: Client, cluster: str, name: str) -> str
     """
     if not name or "'" in name or "/" in name:
         return name
-    own = f"WorkflowType = '{NODECLAIM_WORKFLOW}' AND {names.CLUSTER.name} = '{cluster}'"
+    own = workflows_query(cluster, NODECLAIM_WORKFLOW)
     async for _ in client.list_workflows(f"{own} AND ({of_node(cluster, name)})", limit=1):
         return name
     begins = f"{own} AND {names.NODE.name} STARTS_WITH '{name}.'"

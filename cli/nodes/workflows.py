@@ -24,9 +24,9 @@ from tenon.fleet.order import FilterError
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.node_names import AmbiguousNameError, whole_name
 from tenon.kube.selector_text import SelectorError
+from tenon.node.ids import NODECLAIM_WORKFLOW, workflows_query
 from worker.runtime.encrypted_payloads import PayloadCodecError
 from worker.runtime.temporal_client import TemporalError, connect
-from workflows import names
 
 T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z0-9.-]+")
@@ -110,8 +110,7 @@ async def newest_of(name: str, cluster: str | None) -> WorkflowHandle[Any, Any] 
         return None
     context, client = await connected(cluster)
     name = await whole_name_in_temporal(client, context.cluster, name)
-    query = f"WorkflowType = 'NodeClaim' AND {names.CLUSTER.name} = '{context.cluster}'"
-    query += f" AND ({of_node(context.cluster, name)})"
+    query = f"{workflows_query(context.cluster, NODECLAIM_WORKFLOW)} AND ({of_node(context.cluster, name)})"
     async for execution in client.list_workflows(query, limit=1):
         return client.get_workflow_handle(execution.id, run_id=execution.run_id)
     return None

@@ -11,6 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from cli.nodes.visibility import whole_name_in_temporal
 from cli.refusals import RefusalsUnknownError, purchase_pauses_of, refusals_of
 from tenon.messages.provisioning import LaunchReport, PurchasePause
+from tenon.node.ids import NODECLAIM_WORKFLOW, workflows_query
 from tenon.node.launch_breaker import sentence, subject
 from tenon.provisioning.purchase_pauses import list_sentence
 from tenon.provisioning.shortage_sentences import waiting_sentence
@@ -63,7 +64,7 @@ class TemporalReader:
         if self._client is None or "'" in name:
             return []
         own = f"{names.NODE.name} = '{name}' OR {names.INSTANCE.name} = '{name}'"
-        query = f"WorkflowType = 'NodeClaim' AND {names.CLUSTER.name} = '{self._cluster}' AND ({own})"
+        query = f"{workflows_query(self._cluster, NODECLAIM_WORKFLOW)} AND ({own})"
         try:
             ids = [execution.id async for execution in self._client.list_workflows(query, limit=MAX_NAMESAKES)]
         except RPCError as error:

@@ -10,6 +10,7 @@ POOL_ATTRIBUTE = "TenonPool"
 STAGE_ATTRIBUTE = "TenonStage"
 BLOCKED_ATTRIBUTE = "TenonBlocked"
 NODECLAIM_WORKFLOW = "NodeClaim"
+COMMAND_WORKFLOW = "DisruptionCommand"
 REBOOT_UPDATE = "reboot"
 """The update of a node's workflow that asks it to reboot the machine. It answers with a `RebootAnswer`."""
 UID_MEMO = "uid"
@@ -26,11 +27,14 @@ def command_id(cluster: str, command: str) -> str:
     return f"disruption-command/{cluster}/{command}"
 
 
+def workflows_query(cluster: str, workflow_type: str) -> str:
+    """Return the visibility query for the workflows of one type of a cluster, open and ended."""
+    return f"{CLUSTER_ATTRIBUTE} = '{cluster}' AND WorkflowType = '{workflow_type}'"
+
+
 def open_nodeclaims_query(cluster: str) -> str:
     """Return the visibility query for the running NodeClaim workflows of a cluster."""
-    return (
-        f"{CLUSTER_ATTRIBUTE} = '{cluster}' AND WorkflowType = '{NODECLAIM_WORKFLOW}' AND ExecutionStatus = 'Running'"
-    )
+    return f"{workflows_query(cluster, NODECLAIM_WORKFLOW)} AND ExecutionStatus = 'Running'"
 
 
 def blocked_nodeclaims_query(cluster: str) -> str:

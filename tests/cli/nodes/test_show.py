@@ -32,7 +32,7 @@ async def test_show_says_what_blocks_a_node_and_what_resolves_it(tenon: Tenon, c
 
 
 async def test_a_question_that_temporal_refuses_is_a_sentence(tenon: Tenon) -> None:
-    answer = await asyncio.to_thread(tenon, "list", "--cluster", 'a"b')
+    answer = await asyncio.to_thread(tenon, "list", "--cluster", "a'b")
     assert (answer.exit_code, answer.stdout) == (2, "")
     assert answer.stderr.startswith("Temporal refused: ")
     assert answer.stderr.count("\n") == 1
