@@ -190,14 +190,21 @@ def headline(replay: Replay) -> str:
     changes = replay.changes
     if not changes:
         return f"No decision changes: today's engine makes the same {counted(number, 'plan')}"
-    dollars = replay.dollars
-    cost = (
-        f"today's plans cost {per_hour(abs(dollars))} {'more' if dollars > 0 else 'less'} in sum"
-        if abs(dollars) > TOLERANCE
-        else "today's plans cost as much in sum"
-    )
-    verb = "changes" if len(changes) == 1 else "change"
-    return f"{len(changes)} of {counted(number, 'decision')} {verb}: {cost}"
+    return changes_sentence(len(changes), counted(number, "decision"), "plans cost", replay.dollars)
+
+
+def changes_sentence(changes: int, decisions: str, figure: str, dollars: float) -> str:
+    """Say how many decisions change, and what that makes of a figure in sum.
+
+    Args:
+        changes: their number, at least one.
+        decisions: how many there are in all, with the noun.
+        figure: what the dollars are about, such as 'plans cost'.
+        dollars: how much more it is today, an hour.
+    """
+    verb = "changes" if changes == 1 else "change"
+    more = f"{per_hour(abs(dollars))} {'more' if dollars > 0 else 'less'}" if abs(dollars) > TOLERANCE else "as much"
+    return f"{changes} of {decisions} {verb}: today's {figure} {more} in sum"
 
 
 def document(replay: Replay, tolerance: float = TOLERANCE) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from tenon.disruption.decision import Decision
 from tenon.kube.timestamps import format_instant
 from tenon.money import per_hour
-from tenon.provisioning.replay import TOLERANCE, WORST
+from tenon.provisioning.replay import TOLERANCE, WORST, changes_sentence
 from tenon.record.entries import DisruptionEntry
 from tenon.replay.decision_entries import claims_of, decision_digest, must_go, saving_of
 from tenon.sentences import counted, first_few
@@ -170,14 +170,7 @@ def decision_headline(replay: DecisionReplay) -> str:
     changes = replay.changes
     if not changes:
         return f"No disruption decision changes: today's engine makes the same {counted(number, 'decision')}"
-    dollars = replay.dollars
-    saving = (
-        f"today's commands save {per_hour(abs(dollars))} {'more' if dollars > 0 else 'less'} in sum"
-        if abs(dollars) > TOLERANCE
-        else "today's commands save as much in sum"
-    )
-    verb = "changes" if len(changes) == 1 else "change"
-    return f"{len(changes)} of {counted(number, 'disruption decision')} {verb}: {saving}"
+    return changes_sentence(len(changes), counted(number, "disruption decision"), "commands save", replay.dollars)
 
 
 def decision_document(replay: DecisionReplay, tolerance: float = TOLERANCE) -> dict[str, Any]:

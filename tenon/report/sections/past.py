@@ -172,10 +172,7 @@ def _launched_row(group: Group) -> Sequence[Content]:
 
 def _launch_reasons(whole: Happened) -> Content:
     """What the last launches were bought for."""
-    bought_for = (
-        "; ".join(entry.why.lines) or (entry.actor and f"wanted by {entry.actor}") for entry in whole.launches
-    )
-    reasons = Counter(filter(None, bought_for))
+    reasons = Counter(filter(None, map(_launch_reason, whole.launches)))
     if not reasons:
         return None
     return tag(
