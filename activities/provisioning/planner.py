@@ -31,13 +31,12 @@ from activities.provisioning.plan_decision import PlanDecision, waits_for_node
 from activities.provisioning.plan_phases import plan_phase
 from activities.provisioning.plan_recording import PlanRecorder
 from activities.provisioning.pod_events import PodEvents
+from activities.provisioning.pods_without_node import UnplacedPods, WaitingPods
 from activities.provisioning.pool_events import publish_missing_types, publish_refused_claims
 from activities.provisioning.refused_launches import RefusedLaunches
 from activities.provisioning.solving import Solver
 from activities.provisioning.spot_scores import SpotScoreStore
 from activities.provisioning.superseded_claims import delete_superseded
-from activities.provisioning.unplaced_pods import UnplacedPods
-from activities.provisioning.waiting_pods import WaitingPods
 from activities.provisioning.warm_starts import WarmStarts
 from activities.record.plan_inputs import InputKeeper
 from activities.record.writer import NO_RECORD, RecordWriter

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from tenon.apis import labels
@@ -20,9 +20,10 @@ from tenon.apis.validation import FieldError, parse
 from tenon.manifests.faults import ManifestError, Source
 from tenon.manifests.yaml_scalars import UnreadableError
 from tenon.manifests.yaml_values import read_documents
+from tenon.schedule.desired import desired
 from tenon.simulation import manifests
+from tenon.simulation.defaults import BEGINNING
 from tenon.simulation.objects import Objects, SourcedObject
-from tenon.simulation.schedules import scheduled_replicas
 from tenon.simulation.workloads import add_buffer_pods, expand
 
 WITH_TEMPLATES = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
@@ -152,7 +153,19 @@ def finish(objects: Objects, instant: datetime) -> None:
         objects.faults += [item.fault(problem.path, problem.sentence) for problem in _problems(item)]
     if not objects.faults:
         expand(objects)
-        add_buffer_pods(objects, scheduled_replicas(objects, instant))
+        add_buffer_pods(objects, _scheduled_replicas(objects, instant))
+
+
+def _scheduled_replicas(objects: Objects, instant: datetime) -> Mapping[tuple[str, str], int]:
+    """The replicas of CapacityBuffers, by namespace and name, that NodeSchedules ask for at the simulation's time.
+
+    Manifests of which none has been in a cluster have no time. Schedules are left out then, with a note.
+    """
+    if instant == BEGINNING:
+        for item in objects.by_kind.pop("NodeSchedule", {}).values():
+            objects.note(f"{item.subject} is left out, because the input has no time: state one with --now")
+    schedules = [NodeSchedule.model_validate(item.body) for item in objects.of("NodeSchedule")]
+    return desired(schedules, instant).buffers
 
 
 def _problems(item: SourcedObject) -> Iterable[FieldError]:
