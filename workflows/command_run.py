@@ -21,8 +21,7 @@ with workflow.unsafe.imports_passed_through():
     from tenon.messages.disruption import DisruptResult, Postponement, StepResult
     from tenon.money import per_hour
     from tenon.sentences import counted
-    from workflows import names
-    from workflows.options import OPTIONS
+    from workflows import activity_calls, names
     from workflows.planner_call import PlannerCaller
 
 FAILED_PAUSE = timedelta(minutes=5)
@@ -89,18 +88,7 @@ class CommandRun(PlannerCaller):
 
     async def execute(self, activity: ActivityName, activity_input: Message, answer: type[Answer]) -> Answer:
         """Run an activity on the io processes. Temporal's UI shows the command next to it."""
-        options = OPTIONS[activity]
-        result: Answer = await workflow.execute_activity(
-            activity.value,
-            activity_input,
-            result_type=answer,
-            start_to_close_timeout=options.try_for,
-            schedule_to_close_timeout=options.give_up_after,
-            heartbeat_timeout=options.heartbeat,
-            retry_policy=options.retry,
-            summary=self.summary(),
-        )
-        return result
+        return await activity_calls.start(activity, activity_input, answer, self.summary())
 
     def summary(self) -> str:
         """The command in a line, for Temporal's UI."""

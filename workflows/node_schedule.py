@@ -12,8 +12,7 @@ with workflow.unsafe.imports_passed_through():
     from tenon.messages.base import ActivityName
     from tenon.messages.node_schedule import NodeScheduleInput, NodeScheduleResult
     from tenon.schedule import page
-    from workflows import names
-    from workflows.options import OPTIONS
+    from workflows import activity_calls, names
 
 
 @workflow.defn(name="NodeSchedule")
@@ -23,16 +22,12 @@ class NodeScheduleWorkflow:
     @workflow.run
     async def run(self, begin: NodeScheduleInput) -> NodeScheduleResult:
         """Return what holds now."""
-        options = OPTIONS[ActivityName.APPLY_SCHEDULE]
-        result: NodeScheduleResult = await workflow.execute_activity(
-            ActivityName.APPLY_SCHEDULE.value,
+        result = await activity_calls.start(
+            ActivityName.APPLY_SCHEDULE,
             begin,
-            task_queue=names.plan_queue(begin.cluster),
-            result_type=NodeScheduleResult,
-            start_to_close_timeout=options.try_for,
-            schedule_to_close_timeout=options.give_up_after,
-            retry_policy=options.retry,
-            summary=f"what NodeSchedule {begin.name} asks for now",
+            NodeScheduleResult,
+            f"what NodeSchedule {begin.name} asks for now",
+            names.plan_queue(begin.cluster),
         )
         workflow.set_current_details(page.current_details(result))
         return result

@@ -33,7 +33,7 @@ with workflow.unsafe.imports_passed_through():
     from tenon.node.state import NodeClaimInput, NodeClaimResult, NodeState, Stage, expiry
     from tenon.node.steps import DeadlinePassed, End, Failed, LeaveRequest, Run, Wait
     from tenon.node.timeline import result_of
-    from workflows import continuing, names
+    from workflows import activity_calls, continuing, names
     from workflows.operator_updates import update
     from workflows.options import OPTIONS
     from workflows.timer import Timer
@@ -115,18 +115,8 @@ class NodeClaimWorkflow:
             if event is not None:
                 self._apply(event)
                 return
-        call = workflow.start_activity(
-            step.activity.value,
-            step.input,
-            task_queue=names.lane_queue(workflow.info().task_queue, options.lane),
-            result_type=options.result,
-            start_to_close_timeout=options.try_for,
-            schedule_to_close_timeout=options.give_up_after,
-            heartbeat_timeout=options.heartbeat,
-            retry_policy=options.retry,
-            cancellation_type=options.cancellation,
-            summary=step.summary,
-        )
+        task_queue = names.lane_queue(workflow.info().task_queue, options.lane)
+        call = activity_calls.start(step.activity, step.input, options.result, step.summary, task_queue)
         if step.overtaken_by_force:
             await workflow.wait_condition(lambda: call.done() or self._force_waits())
             if not call.done():

@@ -10,8 +10,8 @@ with workflow.unsafe.imports_passed_through():
     from tenon.ec2.nodeclass import page
     from tenon.messages.base import ActivityName
     from tenon.messages.nodeclass import NodeClassInput, NodeClassResult
+    from workflows import activity_calls
     from workflows.continuing import continue_as_new, must_continue_as_new
-    from workflows.options import OPTIONS
 
 MAX_HISTORY = 500
 """The number of history events after which a run continues as new."""
@@ -32,17 +32,10 @@ class NodeClassWorkflow:
     @workflow.run
     async def run(self, begin: NodeClassInput) -> NodeClassResult:
         """Run until the class is gone, and return the last result."""
-        options = OPTIONS[ActivityName.RESOLVE_NODECLASS]
         while True:
             self.changed = False
-            self.result = await workflow.execute_activity(
-                ActivityName.RESOLVE_NODECLASS.value,
-                begin,
-                result_type=NodeClassResult,
-                start_to_close_timeout=options.try_for,
-                retry_policy=options.retry,
-                summary=f"{begin.name}: subnets, security groups, images, instance profile",
-            )
+            summary = f"{begin.name}: subnets, security groups, images, instance profile"
+            self.result = await activity_calls.start(ActivityName.RESOLVE_NODECLASS, begin, NodeClassResult, summary)
             if not self.result.exists:
                 return self.result
             next_at = workflow.now() + _pause(self.result)

@@ -15,7 +15,7 @@ from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
     from tenon.messages.base import ActivityName, Message
-    from workflows import names
+    from workflows import activity_calls, names
     from workflows.options import OPTIONS
 
 Answer = TypeVar("Answer", bound=Message)
@@ -73,18 +73,8 @@ class PlannerCaller:
     def _started_call(
         self, activity: ActivityName, activity_input: Message, answer: type[Answer], summary: str
     ) -> workflow.ActivityHandle[Answer]:
-        options = OPTIONS[activity]
-        return workflow.start_activity(
-            activity.value,
-            activity_input,
-            result_type=answer,
-            task_queue=self.plan_queue or names.lane_queue(workflow.info().task_queue, options.lane),
-            start_to_close_timeout=options.try_for,
-            schedule_to_close_timeout=options.give_up_after,
-            retry_policy=options.retry,
-            cancellation_type=options.cancellation,
-            summary=summary,
-        )
+        shared_queue = names.lane_queue(workflow.info().task_queue, OPTIONS[activity].lane)
+        return activity_calls.start(activity, activity_input, answer, summary, self.plan_queue or shared_queue)
 
     async def _call(
         self,

@@ -30,9 +30,9 @@ with workflow.unsafe.imports_passed_through():
     from tenon.rollout import page
     from tenon.rollout.announcing import announcements
     from tenon.rollout.requests import RolloutRequestError, requested, why_invalid
+    from workflows import activity_calls
     from workflows.continuing import continue_as_new, must_continue_as_new
     from workflows.operator_updates import update
-    from workflows.options import OPTIONS
     from workflows.planner_call import PlannerCaller
 
 MAX_HISTORY = 300
@@ -96,14 +96,11 @@ class RolloutWorkflow(PlannerCaller):
     async def _write(self) -> bool:
         """Write the status. Return whether the NodeRollout still exists."""
         pools, news, self.requested = self.pools, self._announcements(), False
-        options = OPTIONS[ActivityName.WRITE_ROLLOUT]
-        result: RolloutWritten = await workflow.execute_activity(
-            ActivityName.WRITE_ROLLOUT.value,
-            WriteRolloutInput(cluster=self.begin.cluster, name=self.begin.name, pools=pools, announcements=news),
-            result_type=RolloutWritten,
-            start_to_close_timeout=options.try_for,
-            retry_policy=options.retry,
-            summary=self.begin.headline,
+        write_input = WriteRolloutInput(
+            cluster=self.begin.cluster, name=self.begin.name, pools=pools, announcements=news
+        )
+        result = await activity_calls.start(
+            ActivityName.WRITE_ROLLOUT, write_input, RolloutWritten, self.begin.headline
         )
         self.announced = pools
         return result.exists

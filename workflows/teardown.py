@@ -37,10 +37,9 @@ with workflow.unsafe.imports_passed_through():
     from tenon.teardown import page, report
     from tenon.teardown.draining import FAILS_FOR, Draining
     from tenon.teardown.rounds import Rounds, after, begin_rounds, pause_before_next
-    from workflows import names
+    from workflows import activity_calls, names
     from workflows.continuing import continue_as_new, must_continue_as_new
     from workflows.garbage_collection import schedule_id
-    from workflows.options import OPTIONS
 
 Answer = TypeVar("Answer", bound=Message)
 IN_KUBERNETES = (ActivityName.STOP_BUYING, ActivityName.DRAIN_CLUSTER, ActivityName.REMOVE_FINALIZERS)
@@ -258,18 +257,7 @@ class TeardownWorkflow:
         self.report = report.with_rounds(self.report, self.rounds)
 
     async def _do(self, name: ActivityName, step_input: Message, result_type: type[Answer], summary: str) -> Answer:
-        options = OPTIONS[name]
-        result: Answer = await workflow.execute_activity(
-            name.value,
-            step_input,
-            result_type=result_type,
-            start_to_close_timeout=options.try_for,
-            schedule_to_close_timeout=options.give_up_after,
-            heartbeat_timeout=options.heartbeat,
-            retry_policy=options.retry,
-            summary=summary,
-        )
-        return result
+        return await activity_calls.start(name, step_input, result_type, summary)
 
     def _note(self, text: str) -> None:
         self.report = report.noted(self.report, workflow.now(), text)

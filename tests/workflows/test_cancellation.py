@@ -15,7 +15,15 @@ from tenon.messages.command_steps import DisruptInput
 from tenon.messages.disruption import DisruptionCommand
 from tenon.node.state import NodeClaimInput, NodeState, Stage
 from tests.activities.node.fake_kube import START
-from workflows import command_approval, command_run, continuing, disruption_command, nodeclaim, planner_call
+from workflows import (
+    activity_calls,
+    command_approval,
+    command_run,
+    continuing,
+    disruption_command,
+    nodeclaim,
+    planner_call,
+)
 from workflows.disruption_command import DisruptionCommandWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 
@@ -92,7 +100,15 @@ class Begun:
 @pytest.fixture(params=["node", "command"])
 async def begun(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Begun:
     runtime = Runtime()
-    for module in (nodeclaim, continuing, disruption_command, command_run, command_approval, planner_call):
+    for module in (
+        activity_calls,
+        nodeclaim,
+        continuing,
+        disruption_command,
+        command_run,
+        command_approval,
+        planner_call,
+    ):
         monkeypatch.setattr(module, "workflow", runtime)
     if request.param == "node":
         begin = NodeClaimInput(claim=CLAIM, pool="web", state=NodeState(claim=CLAIM, stage=Stage.LIVE))

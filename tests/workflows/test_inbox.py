@@ -15,7 +15,7 @@ from tenon.messages.node import Disrupt, DisruptAnswer
 from tenon.messages.node_steps import BindResult
 from tenon.node.state import NodeClaimInput, NodeState, Stage
 from tests.activities.node.fake_kube import START
-from workflows import continuing, nodeclaim
+from workflows import activity_calls, continuing, nodeclaim
 from workflows.nodeclaim import MAX_HISTORY, NodeClaimWorkflow
 
 REF = ClaimRef(cluster="sandbox", name="web-1", uid="uid-web-1")
@@ -81,7 +81,7 @@ def run(monkeypatch: pytest.MonkeyPatch, state: NodeState, history: int) -> tupl
     """A run that gets the signal ``drain`` while it waits for its handlers."""
     begin = NodeClaimInput(claim=REF, pool="web", state=state)
     runtime = Runtime(history)
-    for module in (nodeclaim, continuing):
+    for module in (activity_calls, nodeclaim, continuing):
         monkeypatch.setattr(module, "workflow", runtime)
     node = NodeClaimWorkflow(begin)
     runtime.arrives = node.drain
