@@ -77,6 +77,22 @@ def until_shown(server: Server, *instance_ids: str) -> None:
     asyncio.run(until(shown))
 
 
+def last_answers(server: Server) -> list[str]:
+    """The last calls with EC2's answers, and how many images and parameters the account has, for a failed test."""
+    from moto.ec2.models import ec2_backends
+    from moto.ssm.models import ssm_backends
+
+    from sandbox.ec2.authorization.identities import ACCOUNT
+    from sandbox.ec2.region import REGION
+
+    calls = [
+        f"{call['action']} {call['parameters']}: {call['status']} {call['error']}"
+        for call in server.world.calls.listing()
+    ]
+    images, parameters = ec2_backends[ACCOUNT][REGION].amis, ssm_backends[ACCOUNT][REGION]._parameters
+    return [*calls[-20:], f"{len(images)} images, {len(parameters)} parameters"]
+
+
 class Administrator(Ec2):
     """The administrator's clients. They have every operation; the worker's have only those that Tenon calls."""
 
@@ -116,13 +132,13 @@ def provider(clients: Ec2) -> Ec2Provider:
 
 
 @pytest.fixture(scope="module")
-def ready_class(provider: Ec2Provider) -> EC2NodeClass:
+def ready_class(provider: Ec2Provider, server: Server) -> EC2NodeClass:
     """A class as a user writes it, resolved."""
     empty: dict[str, object] = {"subnets": [], "securityGroups": [], "amis": [], "instanceProfile": None}
     written = node_class(empty, role="KarpenterNodeRole-sandbox")
     status = provider.resolve_node_class(written)
     unmet = [condition for condition in status.conditions if condition.status != "True"]
-    assert not unmet, unmet
+    assert not unmet, (unmet, last_answers(server))
     return written.model_copy(update={"status": status})
 
 
