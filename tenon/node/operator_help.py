@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 _EXAMPLE = '{"by": "ann", "reason": "its disk is slow", "ticket": "OPS-12"}'
 _KEEP_EXAMPLE = '{"until": "2030-01-31T18:00:00Z", "by": "ann", "reason": "a debugger is attached"}'
 _WHO = f"Input: {_EXAMPLE}"
@@ -36,17 +38,25 @@ REQUESTS = {"drain": DRAIN, "force_drain": FORCE_DRAIN, "expire": EXPIRE, "keep"
 """What an operator may send, by the name of the signal and of the update."""
 
 
-def help_lines() -> list[str]:
-    """Return the section of a node's page that says what to send, as Markdown."""
+def help_lines(requests: Collection[str]) -> list[str]:
+    """Return the section of a node's page that says what to send, as Markdown; empty if there is nothing to send.
+
+    Args:
+        requests: the names of the requests that the node would do (`tenon.node.operator_requests.offered`).
+    """
+    if not requests:
+        return []
+    until = "; `keep` needs `until` too, as its description shows" if "keep" in requests else ""
+    cancellation = "Request Cancellation is the same as `drain`. " if "drain" in requests else ""
     return [
         "#### What you can send",
         "",
         "More Actions, then Send an Update, which is answered, or Send a Signal, which waits for a worker:",
         "",
-        *(f"- `{name}`: {effect}" for name, effect in REQUESTS.items()),
+        *(f"- `{name}`: {effect}" for name, effect in REQUESTS.items() if name in requests),
         "",
         # As code, because the UI's Markdown makes other quotes of these, which are no JSON.
-        f"Input: `{_EXAMPLE}`; `keep` needs `until` too, as its description shows.",
+        f"Input: `{_EXAMPLE}`{until}.",
         "",
-        "Request Cancellation is the same as `drain`. Do not terminate the workflow: Tenon would start it again.",
+        f"{cancellation}Do not terminate the workflow: Tenon would start it again.",
     ]

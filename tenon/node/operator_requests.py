@@ -6,7 +6,7 @@ nothing, and a node that does not do what it asks for only notes it.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 from tenon.apis.reasons import Reason
 from tenon.messages.node import Keep, Operator, OperatorAnswer
@@ -17,6 +17,7 @@ from tenon.sentences import shortened
 
 BY_SIGNAL = "an operator, by a Temporal signal"
 """The actor of a signal that does not say who sends it."""
+_BEFORE_ALL, _ALWAYS = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 def why_invalid(operator: Operator) -> str:
@@ -82,6 +83,19 @@ def answer(state: NodeState, request: LeaveRequest | Keep, now: datetime) -> Ope
     if leave is None or stays_otherwise or (request.force and not leave.force):
         return OperatorAnswer(accepted=True)
     return OperatorAnswer(accepted=False, why=f"it is leaving already: {removal_text(leave)}")
+
+
+def offered(state: NodeState) -> list[str]:
+    """Return the names of the requests that the node would do as it is now; none once its instance is gone."""
+    if state.stage in (Stage.RELEASING, Stage.ENDED):
+        return []
+    requests: dict[str, LeaveRequest | Keep] = {
+        "drain": drain(None),
+        "force_drain": force_drain(None),
+        "expire": expire(None),
+        "keep": Keep(until=_ALWAYS),
+    }
+    return [name for name, request in requests.items() if answer(state, request, _BEFORE_ALL).accepted]
 
 
 def kept_text(keep: Keep, now: datetime) -> str:

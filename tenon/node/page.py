@@ -11,6 +11,7 @@ from tenon.messages.base import ClaimRef
 from tenon.money import per_hour
 from tenon.node.leave_text import removal_on_page
 from tenon.node.operator_help import help_lines
+from tenon.node.operator_requests import offered
 from tenon.node.remedies import report
 from tenon.node.state import NodeClaimInput, NodeState, Stage, expiry
 from tenon.node.timeline import clock, facts, story
@@ -50,13 +51,17 @@ def summary(pool: str) -> str:
 
 
 def static_details(pool: str) -> str:
-    """Return the static details of a node's workflow. Temporal shows them until it continues as new."""
+    """Return the static details of a node's workflow.
+
+    Temporal shows them until the workflow continues as new, also after the node's end. So what to send, which changes,
+    is in the current details alone.
+    """
     owner = f"NodePool {pool}" if pool else "a NodeClaim without a NodePool"
-    about = (
+    return (
         f"This workflow is the life of one node of {owner}: Tenon launches an instance, waits for its Node, binds "
-        "pods, and in the end drains the node and terminates the instance. Current Details say how far it is."
+        "pods, and in the end drains the node and terminates the instance. Current Details say how far it is, and what "
+        "you can send."
     )
-    return "\n".join([about, "", *help_lines()])
 
 
 def first_input(claim: ClaimRef, pool: str, origin: str = "") -> NodeClaimInput:
@@ -121,8 +126,8 @@ def _page(state: NodeState, shown: NodeState, *more: str) -> str:
         "",
         "The history of earlier runs: tab Relationships.",
     ]
-    if state.stage is not Stage.ENDED:
-        lines += ["", *help_lines()]
+    if requests := offered(state):
+        lines += ["", *help_lines(requests)]
     return for_temporal_ui("\n".join(lines))
 
 

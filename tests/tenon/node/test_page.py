@@ -30,7 +30,21 @@ def test_the_page_of_each_stage_says_what_happens_and_what_to_send(stage: Stage)
     assert shown.startswith(f"### Node n1 of NodePool web {verb} {stage.value}")
     assert page.ABOUT in shown
     assert "**Now:** " in shown
-    assert ("`force_drain`: DANGER" in shown) is (stage is not Stage.ENDED)
+    assert ("`force_drain`: DANGER" in shown) is (stage not in (Stage.RELEASING, Stage.ENDED))
+
+
+def test_a_page_offers_only_what_the_node_would_do() -> None:
+    """A node that leaves is only hurried; one that is gone takes nothing, also not by details that cannot change."""
+    leaving = machine.apply(at_live(), LeaveRequest(reason="drain", actor="ann"), NOW)
+    shown = page.current_details(leaving)
+    assert "- `force_drain`: " in shown
+    for text in ("- `drain`: ", "- `expire`: ", "keep", "Request Cancellation"):
+        assert text not in shown.partition("#### What you can send")[2]
+    forced = machine.apply(leaving, LeaveRequest(reason="force_drain", actor="ann", force=True), NOW)
+    ended = evolve(leaving, stage=Stage.ENDED)
+    for shown in (page.current_details(forced), page.current_details(ended), page.static_details("web")):
+        assert "What you can send" not in shown
+        assert "force_drain" not in shown.replace("force_drain requested", "")
 
 
 def test_a_blocked_page_says_what_resolves_it_and_what_happens_if_no_one_acts() -> None:
