@@ -31,6 +31,7 @@ class PdbStatus(Wire):
     observed_generation: int = 0
     current_healthy: int = 0
     desired_healthy: int = 0
+    expected_pods: int = 0
 
 
 class PdbObject(Wire):
@@ -55,6 +56,8 @@ class PodDisruptionBudget:
     """``namespace/name``."""
     spares_unready: bool = False
     """Pods that are not ready may be evicted: unhealthyPodEvictionPolicy is AlwaysAllow, or enough pods are healthy."""
+    allows_from: int = 0
+    """From how many pods on it allows an eviction, if its minAvailable keeps all that it selects now; 0 otherwise."""
 
 
 def selecting(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> list[PodDisruptionBudget]:
@@ -134,5 +137,11 @@ def pdb_record(wire: PdbObject, *, unstated: int = 0) -> ValueRecord[PodDisrupti
         blocks=blocks,
         name=metadata.namespaced_key,
         spares_unready=is_healthy or spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
+        allows_from=_allows_from(spec.min_available, status.expected_pods),
     )
     return ValueRecord(pdb.name, metadata.uid, metadata.resource_version, pdb)
+
+
+def _allows_from(min_available: int | str | None, expected_pods: int) -> int:
+    """Return `PodDisruptionBudget.allows_from`. A share of the pods, such as 90%, may keep all of any number."""
+    return min_available + 1 if isinstance(min_available, int) and min_available >= expected_pods > 0 else 0

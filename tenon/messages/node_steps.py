@@ -115,6 +115,10 @@ class BlockedPods(Message):
     """What keeps them: the rest of a sentence that begins with their names."""
     budgets: tuple[str, ...] = ()
     """The PodDisruptionBudgets that keep them, as ``namespace/name``."""
+    allowed_from: int = 0
+    """From how many pods on their PodDisruptionBudget allows an eviction, if minAvailable keeps all; 0 otherwise."""
+    workload: str = ""
+    """Their controller, as ``Deployment/web``, if `allowed_from` is set and all of them have the same."""
     annotation: str = ""
     """The annotation that keeps them."""
     finalizers: tuple[str, ...] = ()

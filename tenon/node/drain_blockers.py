@@ -20,15 +20,18 @@ TOLD_BLOCKAGES = 3
 
 def grouped(blocked: Iterable[BlockedPods]) -> list[BlockedPods]:
     """Return the records, with a single one for all pods that the same PodDisruptionBudgets keep."""
-    groups: dict[BlockedPods, list[str]] = {}
+    groups: dict[BlockedPods, list[BlockedPods]] = {}
     for blocked_pods in blocked:
-        group = evolve(blocked_pods, pods=()) if blocked_pods.budgets else blocked_pods
-        groups.setdefault(group, []).extend(blocked_pods.pods)
-    return [_about(group, list(dict.fromkeys(pods))) for group, pods in groups.items()]
+        group = evolve(blocked_pods, pods=(), workload="") if blocked_pods.budgets else blocked_pods
+        groups.setdefault(group, []).append(blocked_pods)
+    return [_about(group, members) for group, members in groups.items()]
 
 
-def _about(group: BlockedPods, pods: list[str]) -> BlockedPods:
-    return evolve(group, pods=tuple(pods[:NAMED_PODS]), more=len(pods[NAMED_PODS:]))
+def _about(group: BlockedPods, members: Sequence[BlockedPods]) -> BlockedPods:
+    pods = list(dict.fromkeys(pod for member in members for pod in member.pods))
+    workloads = {member.workload for member in members}
+    workload = workloads.pop() if len(workloads) == 1 else ""
+    return evolve(group, pods=tuple(pods[:NAMED_PODS]), more=len(pods[NAMED_PODS:]), workload=workload)
 
 
 def sentence(blocked: BlockedPods) -> str:
@@ -57,7 +60,14 @@ def refused_eviction(
     why = refusal or answer or "Kubernetes refused and gave no reason"
     more = ", and Kubernetes never evicts a pod with more than one" if several else ""
     names = tuple(sorted(budget.name for budget in budgets)) if refusal else ()
-    return BlockedPods(pods=(pod.key,), why=f"cannot be evicted: {why}{more}", budgets=names)
+    allowed_from = budgets[0].allows_from if refusal and not several else 0
+    return BlockedPods(
+        pods=(pod.key,),
+        why=f"cannot be evicted: {why}{more}",
+        budgets=names,
+        allowed_from=allowed_from,
+        workload=pod.pod.workload if allowed_from else "",
+    )
 
 
 def overdue_termination(pod: PodRecord) -> BlockedPods:

@@ -10,6 +10,8 @@ from tenon.messages.node_steps import BlockedPods
 from tenon.node.state import NodeState, Stage
 from tenon.node.timeline import blocked_text
 
+_SCALABLE = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"})
+
 
 def remedies(state: NodeState) -> list[str]:
     """Return the commands that unblock the node, the gentlest first; empty if the node is not blocked."""
@@ -81,9 +83,11 @@ def _by_force(name: str, effect: str) -> str:
 
 
 def _for_pods(blocked: Iterable[BlockedPods]) -> list[str]:
-    """Return the commands for what holds single pods: budgets, then annotations, then finalizers."""
-    budgets, annotations, finalizers = [], [], []
+    """Return the commands for what holds single pods: replicas, budgets, annotations, then finalizers."""
+    replicas, budgets, annotations, finalizers = [], [], [], []
     for blocked_pods in blocked:
+        if blocked_pods.allowed_from:
+            replicas.append(_with_replicas(blocked_pods))
         for full in blocked_pods.budgets:
             namespace, name = full.split("/", 1)
             command = f"kubectl edit poddisruptionbudget -n {namespace} {name}"
@@ -97,4 +101,14 @@ def _for_pods(blocked: Iterable[BlockedPods]) -> list[str]:
                 patch = """--type=merge -p '{"metadata":{"finalizers":null}}'"""
                 command = f"kubectl patch pod -n {namespace} {name} {patch}"
                 finalizers.append(f"remove the finalizers of pod {full}: `{command}`")
-    return list(dict.fromkeys([*budgets, *annotations, *finalizers]))
+    return list(dict.fromkeys([*replicas, *budgets, *annotations, *finalizers]))
+
+
+def _with_replicas(blocked: BlockedPods) -> str:
+    """Say with how many replicas a budget allows an eviction that keeps all that there are."""
+    budget, most = blocked.budgets[0], blocked.allowed_from - 1
+    kind, _, name = blocked.workload.partition("/")
+    if kind not in _SCALABLE:
+        return f"run more replicas: PodDisruptionBudget {budget} keeps {most}, so that of {most + 1} one may leave"
+    command = f"kubectl scale {kind.lower()} -n {budget.partition('/')[0]} {name} --replicas={most + 1}"
+    return f"run more replicas, because PodDisruptionBudget {budget} keeps {most}: `{command}`"

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from tenon.kube.pod_decode import pod_of
-from tenon.kube.pod_disruption_budgets import PodDisruptionBudget
+from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, decode_pdb
 from tenon.kube.timestamps import format_instant
 from tenon.messages.base import ClaimRef
 from tenon.messages.node_steps import BlockedPods
 from tenon.node import drain
-from tenon.node.drain_blockers import refused_eviction
+from tenon.node.drain_blockers import grouped, refused_eviction
 from tenon.node.remedies import deadlines, remedies, report
 from tenon.node.state import Blocked, Leave, NodeState, Stage
 
@@ -69,6 +70,46 @@ def test_every_holder_of_a_drain_gets_its_command() -> None:
         '`kubectl patch pod -n default f --type=merge -p \'{"metadata":{"finalizers":null}}\'`',
         "`tenon node force-drain web-1` deletes the pods at once, whatever protects them",
     ]
+
+
+def needing(min_available: int | str, expected_pods: int = 2) -> PodDisruptionBudget:
+    """A budget as the API server has it, which allows no eviction."""
+    body = {
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"selector": {}, "minAvailable": min_available},
+        "status": {"disruptionsAllowed": 0, "expectedPods": expected_pods},
+    }
+    return decode_pdb(json.dumps(body).encode()).value
+
+
+OWNER = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "o", "controller": True}
+
+
+def test_a_budget_that_keeps_every_replica_is_also_resolved_by_one_more() -> None:
+    """Its minAvailable is the number of replicas, so that it allows an eviction at no time."""
+    owned = pod_of(pod("db-0", ownerReferences=[OWNER]))
+    other = pod_of(pod("web-0", ownerReferences=[{**OWNER, "name": "web"}]))
+    keeps_all = [refused_eviction(item, [needing(2)], by_budget=True, answer="") for item in (owned, other)]
+    relax = "relax PodDisruptionBudget default/web: `kubectl edit poddisruptionbudget -n default web`"
+    first, second, _ = remedies(blocked(Stage.DRAINING, *grouped(keeps_all[:1])))
+    assert first == (
+        "run more replicas, because PodDisruptionBudget default/web keeps 2: "
+        "`kubectl scale statefulset -n default db --replicas=3`"
+    )
+    assert second == relax
+    (together,) = grouped(keeps_all)
+    first, second, _ = remedies(blocked(Stage.DRAINING, together))
+    assert first == "run more replicas: PodDisruptionBudget default/web keeps 2, so that of 3 one may leave"
+    assert second == relax
+
+
+@pytest.mark.parametrize("min_available", ["100%", 1])
+def test_more_replicas_are_no_remedy_where_they_change_nothing(min_available: int | str) -> None:
+    """A share of them is as many more; and a budget that keeps fewer waits for a pod that is not ready."""
+    refusal = refused_eviction(pod_of(pod("a")), [needing(min_available)], by_budget=True, answer="")
+    assert [line.split()[0] for line in remedies(blocked(Stage.DRAINING, refusal))] == ["relax", "`tenon"]
+    twice = refused_eviction(pod_of(pod("a")), [needing(2), budget("two")], by_budget=True, answer="")
+    assert not any("replicas" in line for line in remedies(blocked(Stage.DRAINING, twice)))
 
 
 PDBS = [budget(name) for name in ("one", "two", "three")]
