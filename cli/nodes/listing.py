@@ -108,10 +108,12 @@ async def read_list(
         print(f"From Kubernetes alone, without blocked nodes: {in_temporal}", file=sys.stderr)
         return NodeList([row for row in in_kubernetes.rows if row.claim and selects(row)], utc_now())
     client, name, executions = in_temporal
+    kubernetes_answers = not isinstance(in_kubernetes, BaseException)
     if isinstance(in_kubernetes, BaseException):
         print(f"From Temporal alone, without Nodes, use and prices: {in_kubernetes}", file=sys.stderr)
         in_kubernetes = Fleet([], [], [], utc_now())
-    rows = [row for row in _joined(in_kubernetes.rows, executions) if selects(row) and (row.is_blocked or not blocked)]
+    joined = _joined(in_kubernetes.rows, executions, kubernetes_answers=kubernetes_answers)
+    rows = [row for row in joined if selects(row) and (row.is_blocked or not blocked)]
     states = await _states(client, name, [row.claim for row in rows if row.is_blocked])
     commands = await _waiting_commands(running_commands or RunningCommands(), client, name, in_kubernetes.rows)
     rows = with_waits(rows, map(open_command, commands), in_kubernetes.frozen)
@@ -154,12 +156,15 @@ async def _executions(cluster: str | None) -> tuple[Client, str, list[WorkflowEx
     return client, context.cluster, [execution async for execution in client.list_workflows(query)]
 
 
-def _joined(rows: Sequence[NodeRow], executions: Sequence[WorkflowExecution]) -> list[NodeRow]:
+def _joined(
+    rows: Sequence[NodeRow], executions: Sequence[WorkflowExecution], *, kubernetes_answers: bool
+) -> list[NodeRow]:
     """The rows of Kubernetes with what only Temporal knows, and the workflows whose NodeClaim is gone or not read."""
     blocked = {_claim_of(execution) for execution in executions if _value(execution, names.BLOCKED.name)}
     claims = {row.claim for row in rows}
     own = [replace(row, is_blocked=row.claim in blocked) for row in rows if row.claim]
-    return [*own, *(_row(execution) for execution in executions if _claim_of(execution) not in claims)]
+    others = [_row(execution) for execution in executions if _claim_of(execution) not in claims]
+    return [*own, *(replace(row, is_workflow_only=kubernetes_answers) for row in others)]
 
 
 def _row(execution: WorkflowExecution) -> NodeRow:

@@ -62,6 +62,8 @@ class NodeRow:
     """Until when an operator keeps it; None if nobody does now."""
     labels: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """Those of the Node, or of the NodeClaim before the Node registered."""
+    is_workflow_only: bool = False
+    """Kubernetes has no such NodeClaim any more: only its workflow is left, which `tenon node list` shows."""
 
     @property
     def name(self) -> str:
@@ -71,7 +73,7 @@ class NodeRow:
     @property
     def is_counted(self) -> bool:
         """Whether sums count it: an instance of a NodeClaim. `tenon cost` and the workflows' pages count the same."""
-        return bool(self.claim and self.instance)
+        return bool(self.claim and self.instance and not self.is_workflow_only)
 
     @property
     def cpu_share(self) -> float:

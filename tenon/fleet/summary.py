@@ -33,6 +33,8 @@ class Totals:
     spot_cost: float
     unlaunched: int
     """Number of NodeClaims that have no instance yet. No sum counts them."""
+    workflows_only: int
+    """Number of nodes whose NodeClaim is gone, and whose workflow has not ended yet. No sum counts them."""
     others: int
     """Number of nodes that Tenon did not launch, such as those of node groups. No sum counts them."""
     others_cost: float
@@ -44,6 +46,7 @@ class Totals:
         cost = f" ({per_hour(self.others_cost)})" if self.others_cost else ""
         parts = [
             f"{counted(self.unlaunched, 'NodeClaim')} without an instance" if self.unlaunched else "",
+            f"{counted(self.workflows_only, 'node')} whose NodeClaim is gone" if self.workflows_only else "",
             f"{counted(self.others, 'node')} that Tenon did not launch{cost}" if self.others else "",
         ]
         return ", ".join(filter(None, parts))
@@ -74,6 +77,7 @@ def totals(rows: Iterable[NodeRow]) -> Totals:
     all_rows = list(rows)
     rows = [row for row in all_rows if row.is_counted]
     others = [row for row in all_rows if not row.claim]
+    workflows_only = sum(row.is_workflow_only for row in all_rows)
     spot_rows = [row for row in rows if row.capacity_type == labels.SPOT]
     return Totals(
         nodes=len(rows),
@@ -87,7 +91,8 @@ def totals(rows: Iterable[NodeRow]) -> Totals:
         unpriced=sum(row.price is None for row in rows),
         spot=len(spot_rows),
         spot_cost=sum(row.price or 0.0 for row in spot_rows),
-        unlaunched=len(all_rows) - len(rows) - len(others),
+        unlaunched=len(all_rows) - len(rows) - len(others) - workflows_only,
+        workflows_only=workflows_only,
         others=len(others),
         others_cost=sum(row.price or 0.0 for row in others),
     )

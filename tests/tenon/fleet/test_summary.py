@@ -45,6 +45,14 @@ def test_nodes_that_tenon_did_not_launch_and_claims_without_an_instance_are_in_n
     assert own_sums.left_out == ""
 
 
+def test_a_node_whose_nodeclaim_is_gone_is_in_no_sum() -> None:
+    """Its workflow, which `tenon node list` shows, ends a moment later. `tenon top` reads Kubernetes alone."""
+    own = [a_row("a", price=0.2)]
+    sums = totals([*own, a_row("b", price=None, ready=False, is_workflow_only=True)])
+    assert sums.left_out == "1 node whose NodeClaim is gone"
+    assert replace(sums, workflows_only=0) == totals(own)
+
+
 def test_no_node_has_totals_too() -> None:
     assert (totals([]).cpu_share, totals([]).memory_share, totals([]).spot_share) == (0.0, 0.0, 0.0)
 
