@@ -29,7 +29,12 @@ app = create_app()
 
 SHOWN_PODS = 3
 """How many pods of a group are named in a terminal."""
-STYLES = {WaitsFor.NOTHING_FITS: "red", WaitsFor.PURCHASE: "yellow", WaitsFor.NODE: "green"}
+STYLES = {
+    WaitsFor.NOTHING_FITS: "red",
+    WaitsFor.PURCHASE: "yellow",
+    WaitsFor.NODE: "green",
+    WaitsFor.NEXT_BATCH: "yellow",
+}
 
 
 @app.command(epilog=examples("tenon pods --pending", "tenon pods --pending -n shop -o json"))

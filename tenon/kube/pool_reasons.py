@@ -92,6 +92,14 @@ class Clause:
         return bool(self.refused) or all(obstacle.kind in _WAITING for obstacle in self.obstacles)
 
     @property
+    def kind(self) -> ObstacleKind:
+        """What a remedy is about: what the NodePool waits for, or else the first obstacle that someone must change."""
+        obstacles = self.refused or self.obstacles
+        return next(
+            (obstacle.kind for obstacle in obstacles if self.waits or obstacle.kind not in _WAITING), ObstacleKind.POD
+        )
+
+    @property
     def why(self) -> str:
         """The clause without the name of the NodePool."""
         refused, obstacles = text_of(self.refused), text_of(self.obstacles)

@@ -128,18 +128,33 @@ class PurchasePause(Message):
     """Why kube-scheduler does not place one of them, in its own words, shortened."""
 
 
+class PendingClause(Message):
+    """Why pods get no node of a NodePool."""
+
+    pool: str = ""
+    """The NodePool; empty if it is about none, or about several that have no clause of their own."""
+    kind: str = ""
+    """The `ObstacleKind` of what keeps the pods off; empty if the clause counts other NodePools."""
+    waits: bool = False
+    """Whether the NodePool would take them later by itself."""
+    text: str
+    """The clause with the name of the NodePool."""
+
+
 class PendingPods(Message):
     """Pods without a node that wait for the same."""
 
     why: str
     """What they wait for, or why no node is bought for them, in a clause."""
-    clauses: list[str] = Field(default_factory=list)
-    """Why no node is bought for them, as `why`, with a text for each NodePool; empty for pods with a place."""
+    clauses: list[PendingClause] = Field(default_factory=list)
+    """Why no node is bought for them, as `why`, by NodePool; empty for pods with a place."""
     pods: list[str]
     """The first of them, as ``namespace/name``."""
     count: int
     has_place: bool = False
     """Whether a node was bought for them, or has room."""
+    claim: str = ""
+    """The NodeClaim that was created for them; empty if an existing node has room, or nothing fits."""
 
 
 class PlannedPrice(Message):

@@ -103,6 +103,11 @@ def _text(outcome: BatchOutcome) -> str:
     return shortened("; ".join(parts) or "nothing to buy", MAX_LINE)
 
 
+def unlaunched(outcomes: Iterable[BatchOutcome]) -> dict[str, str]:
+    """Return the NodeClaims of these batches that got no instance, with the reason, as far as they are remembered."""
+    return {name: reason for outcome in outcomes for name, reason in _unlaunched(outcome).items()}
+
+
 class Created(NamedTuple):
     """The NodeClaims of a batch that EC2 did not refuse."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import quote
 
 from tenon.ec2.refusals.unavailable import Shortage, backoffs_of, by_offering, shortages
+from tenon.evolve import evolve
 from tenon.kube.timestamps import next_attempt
 from tenon.messages.provisioning import (
     BatchOutcome,
@@ -19,7 +20,7 @@ from tenon.messages.provisioning import (
     UnavailableTypes,
 )
 from tenon.node import launch_breaker
-from tenon.provisioning.batch_lines import REMEMBERED, batch_line
+from tenon.provisioning.batch_lines import REMEMBERED, batch_line, unlaunched
 from tenon.provisioning.cost_section import MORE, cost_section
 from tenon.provisioning.pending_pods import pending_sentence, pending_title
 from tenon.provisioning.remedies import for_refused, for_unplaced
@@ -100,7 +101,7 @@ def current_details(
             f"### Buys nodes for pods that fit on no node of cluster {cluster}",
             "",
             f"**Now:** it {action}",
-            *_pending(plan, room),
+            *_pending(plan, unlaunched(last_batches), room),
             *_refused(refusals, room),
             *_section("Launches that are held back", held_back, room.line),
             *_section("Pods that wait for cheaper capacity", waits, room.line),
@@ -118,25 +119,42 @@ def current_details(
     return text
 
 
-def _pending(plan: PlanResult, room: _Room) -> list[str]:
+def _pending(plan: PlanResult, refused: Mapping[str, str], room: _Room) -> list[str]:
+    """``refused``: the NodeClaims that got no instance. They are no nodes on their way, whatever the plan says."""
     at = f" at {plan.planned_at:%Y-%m-%d %H:%M:%S} UTC" if plan.planned_at is not None else ""
-    lines = _items(f"Pods without a node{at}", [_pending_item(group, room) for group in plan.pending], LISTED)
+    items = [_pending_item(group, remedies, refused, room) for group, remedies in _with_remedies(plan.pending)]
+    lines = _items(f"Pods without a node{at}", items, LISTED)
     if plan.pending_left_out:
         lines.append(f"- and {counted(plan.pending_left_out, 'pod')} for other reasons: `tenon pods --pending`")
-    unplaced = next((group for group in plan.pending if not group.has_place), None)
-    if unplaced is not None and room.details:
-        lines += ["", f"What resolves it: {'; '.join(for_unplaced(unplaced))}"]
     return lines
 
 
-def _pending_item(group: PendingPods, room: _Room) -> str:
-    """Return what the list says of these pods. If several NodePools do not take them, each has a line below."""
-    if len(group.clauses) < 2 or not room.details:
-        return shortened(pending_sentence(group), room.pods)
+def _with_remedies(groups: Iterable[PendingPods]) -> Iterator[tuple[PendingPods, list[str]]]:
+    """Yield the groups, each with what resolves it. If the same resolves several, the first one has it."""
+    yielded: set[tuple[str, ...]] = set()
+    for group in groups:
+        of_any_pod = tuple(for_unplaced(evolve(group, pods=[""])))
+        if group.has_place or of_any_pod in yielded:
+            yield group, []
+        else:
+            yielded.add(of_any_pod)
+            yield group, for_unplaced(group)
+
+
+def _pending_item(group: PendingPods, remedies: Sequence[str], refused: Mapping[str, str], room: _Room) -> str:
+    """Return what the list says of these pods, with a line for each NodePool if several do not take them.
+
+    The last line says what resolves it, if there are ``remedies``.
+    """
+    if not room.details:
+        return shortened(pending_sentence(group, refused), room.pods)
+    resolves = [f"What resolves it: {'; '.join(remedies)}"] if remedies else []
+    if len(group.clauses) < 2:
+        return _with_lines(shortened(pending_sentence(group, refused), room.pods), resolves)
     shown = group.clauses[: room.pods // SHORT_CLAUSE]
     more = ["and more: `tenon pods --pending`"] if len(group.clauses) > len(shown) else []
-    clauses = [*(shortened(clause, room.pods // 2) for clause in shown), *more]
-    return _with_lines(shortened(pending_title(group), room.pods), clauses)
+    clauses = [*(shortened(clause.text, room.pods // 2) for clause in shown), *more]
+    return _with_lines(shortened(pending_title(group), room.pods), [*clauses, *resolves])
 
 
 def _refused(refusals: Sequence[Shortage], room: _Room) -> list[str]:

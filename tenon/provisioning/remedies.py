@@ -9,17 +9,55 @@ from collections.abc import Collection
 
 from tenon.apis import labels
 from tenon.kube.offerings import FULL_RESERVATION, PLACEMENT_GROUP, QUOTA, RESERVATION, OfferingKey
+from tenon.kube.pool_reasons import ObstacleKind
 from tenon.messages.provisioning import LaunchBreaker, PendingPods, PurchasePause, ShortageWait
 from tenon.scheduling.explanation.waiting import explain_command
+from tenon.sentences import first_few
 
 _WAIT = "do nothing if the pods can wait: Tenon asks EC2 again by itself"
+NAMED_POOLS = 3
+_SEE_RESERVATIONS = "see how full the reservations are: `aws ec2 describe-capacity-reservations`"
+
+
+def _kinds(group: PendingPods) -> list[str]:
+    """Return the kinds of obstacles that the remedies of these pods are about, each once.
+
+    If a NodePool takes them later by itself, that is what they wait for, whatever keeps them off the others.
+    """
+    waiting = [clause.kind for clause in group.clauses if clause.waits]
+    return list(dict.fromkeys(waiting or [clause.kind for clause in group.clauses if clause.kind]))
 
 
 def for_unplaced(group: PendingPods) -> list[str]:
-    """Return what helps pods for which no node is bought."""
+    """Return what helps pods for which no node is bought: what they wait for, or else what someone must change."""
+    explain = f"`{explain_command(group.pods[0])}` says what each NodePool lacks"
+    remedies = [remedy for kind in _kinds(group) for remedy in _for_kind(kind, group, explain)]
+    return list(dict.fromkeys(remedies)) or _for_change(explain)
+
+
+def _for_kind(kind: str, group: PendingPods, explain: str) -> list[str]:
+    pools = [clause.pool for clause in group.clauses if clause.kind == kind and clause.pool]
+    match kind:
+        case ObstacleKind.CAPACITY:
+            return [_WAIT, f"allow more instance types, zones or capacity types in a NodePool: {explain}"]
+        case ObstacleKind.LIMITS:
+            limited = f"NodePool {first_few(pools, NAMED_POOLS)}" if pools else "the NodePool"
+            return [f"raise the limits of {limited} or on costs, or wait until other nodes leave: {explain}"]
+        case ObstacleKind.SCHEDULE:
+            return ["do nothing if the pods can wait for the hours of the NodePool: `tenon schedule list` says when"]
+        case ObstacleKind.LAUNCHES if pools:
+            return [f"see why its launches are held back: `kubectl describe nodepool {pools[0]}`"]
+        case ObstacleKind.RESERVATIONS:
+            return [_SEE_RESERVATIONS]
+        case ObstacleKind.POD:
+            return [f"change the pods, because no change of a NodePool helps: {explain}"]
+        case _:
+            return _for_change(explain)
+
+
+def _for_change(explain: str) -> list[str]:
     return [
-        f"change the pods or a NodePool that should take them: `{explain_command(group.pods[0])}` says what each "
-        "NodePool lacks",
+        f"change the pods or a NodePool that should take them: {explain}",
         "try a changed NodePool before you apply it: `tenon simulate --live -f nodepool.yaml`",
     ]
 
@@ -47,7 +85,7 @@ def for_refused(keys: Collection[OfferingKey]) -> list[str]:
             "what it may buy"
         )
     if any(own.scope in (RESERVATION, FULL_RESERVATION) for own in keys):
-        remedies.append("see how full the reservations are: `aws ec2 describe-capacity-reservations`")
+        remedies.append(_SEE_RESERVATIONS)
     if any(own.scope == PLACEMENT_GROUP for own in keys):
         remedies.append("see the placement groups: `aws ec2 describe-placement-groups`")
     return remedies

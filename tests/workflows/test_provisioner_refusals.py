@@ -16,7 +16,7 @@ from tenon.ec2.refusals.backoff import FIRST_PAUSE, Backoff
 from tenon.ec2.refusals.unavailable import grouped
 from tenon.evolve import evolve
 from tenon.messages.base import POLL_SECONDS, QUIET_POLL_SECONDS
-from tenon.messages.provisioning import LaunchReport, PurchasePause, UnlaunchedClaims
+from tenon.messages.provisioning import LaunchReport, PendingPods, PurchasePause, UnlaunchedClaims
 from tenon.node.launch_breaker import FIRST_BOOT_PAUSE
 from tests.workflows.refusing_ec2 import SPOT, Planning, begin, provisioner, refusing
 from tests.workflows.waiting import until
@@ -76,6 +76,9 @@ async def test_the_page_says_which_nodeclaims_ec2_refused_also_those_of_a_plan_t
     """The first launches of a batch may be refused while the planner still writes its last NodeClaims."""
     planning = Planning()
     planning.claims = ["web-1", "web-2"]
+    planning.pending = [
+        PendingPods(why="web-1 was created for it", pods=["a/b"], count=1, has_place=True, claim="web-1")
+    ]
     planning.solves.clear()
     async with provisioner(temporal, cluster, planning) as handle:
         planning.pods.set()
@@ -89,7 +92,11 @@ async def test_the_page_says_which_nodeclaims_ec2_refused_also_those_of_a_plan_t
 
         async def both_are_refused() -> bool:
             shown = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
-            return "1 pod: refused: no capacity for web-1, web-2" in shown.current_details
+            assert "on its way for" not in shown.current_details
+            next_batch = (
+                "The next batch plans a node for 1 pod (a/b): EC2 had no capacity for web-1" in shown.current_details
+            )
+            return next_batch and "1 pod: refused: no capacity for web-1, web-2" in shown.current_details
 
         await until(both_are_refused)
 

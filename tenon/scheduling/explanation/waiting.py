@@ -20,12 +20,15 @@ class WaitsFor(StrEnum):
     """Tenon buys a node for it in the next batch."""
     NODE = "node"
     """A node was bought for it, or an existing one has room."""
+    NEXT_BATCH = "next batch"
+    """The NodeClaim that was created for it got no instance."""
 
 
 _BEGINS = {
     WaitsFor.NOTHING_FITS: "no node is bought for",
     WaitsFor.PURCHASE: "a node is bought for",
     WaitsFor.NODE: "a node is there or on its way for",
+    WaitsFor.NEXT_BATCH: "the next batch plans a node for",
 }
 
 

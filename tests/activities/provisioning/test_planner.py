@@ -159,6 +159,6 @@ async def test_a_plan_names_the_pods_without_a_node_also_those_of_earlier_plans(
     assert lost.pods == ["default/huge"]
     assert "NodePool default: needs 9000 CPU" in lost.why
     (name,) = second.claims
-    assert (bought.pods, bought.has_place) == (["default/small"], True)
+    assert (bought.pods, bought.has_place, bought.claim) == (["default/small"], True, name)
     assert bought.why.startswith(f"{name} (")
     assert bought.why.endswith(") was created for it")

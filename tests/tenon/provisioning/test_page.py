@@ -14,6 +14,7 @@ from tenon.messages.provisioning import (
     ClusterCost,
     CostPart,
     LaunchBreaker,
+    PendingClause,
     PendingPods,
     PlanResult,
     PurchasePause,
@@ -22,7 +23,7 @@ from tenon.messages.provisioning import (
     UnlaunchedClaims,
 )
 from tenon.provisioning import batch_lines, page
-from tenon.provisioning.pending_pods import without_place, without_placed_pods
+from tenon.provisioning.pending_pods import bounded, without_place, without_placed_pods
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=3)
@@ -45,7 +46,8 @@ def details(lines: list[BatchOutcome], *, full: bool = False) -> str:
     clauses = ["NodePool web: EC2 refuses 3 spot offerings (c1.large in us-west-2a)"] * (9 if full else 1)
     pods = [f"a-namespace-with-a-name/a-pod-with-a-long-name-{n}" for n in range(3)] if full else ["shop/web-1"]
     why = "; ".join(clauses)
-    pending = [PendingPods(why=why, clauses=clauses, pods=pods, count=len(pods)) for _ in range(min(number, 10))]
+    texts = [PendingClause(pool="web", kind=ObstacleKind.CAPACITY, waits=True, text=clause) for clause in clauses]
+    pending = [PendingPods(why=why, clauses=texts, pods=pods, count=len(pods)) for _ in range(min(number, 10))]
     plan = PlanResult(waits=[wait] * number, pending=pending, pending_left_out=number - 1)
     part = CostPart(name="a-name-of-a-nodepool-or-namespace-" + "x" * 29, price=0.1)
     cost = evolve(COST, pools=[part] * 5, namespaces=[part] * 5) if full else None
@@ -208,8 +210,8 @@ def test_much_that_ec2_refuses_is_listed_by_zone_with_the_first_types() -> None:
         "  in us-west-2a and us-west-2b: c0.large, c1.large, c10.large and 58 more\\\n"
         "  in us-west-2c: c0.large, c1.large, c2.large and 1 more\n"
         "\n"
-        "What resolves it: do nothing if the pods can wait: Tenon asks EC2 again by itself; allow more instance types, "
-        "zones or on-demand capacity in the NodePool: `tenon explain nodepool NAME` says what it may buy\n"
+        "What resolves it: do nothing if the pods can wait: Tenon asks EC2 again by itself; allow more instance "
+        "types, zones or on-demand capacity in the NodePool: `tenon explain nodepool NAME` says what it may buy\n"
     ) in shown
 
 
@@ -253,9 +255,9 @@ def test_pods_of_one_cause_are_one_line_without_times_of_an_earlier_plan() -> No
     assert (
         "- No node is bought for 4 pods (shop/0-0, shop/0-1, shop/1-0 and 1 more):\\\n"
         "  NodePool web: EC2 refuses all spot capacity\\\n"
-        "  NodePool gpu: its taint a is not tolerated\n"
-        "\n"
-        "What resolves it: change the pods or a NodePool that should take them: `tenon explain pod shop/0-0` says what"
+        "  NodePool gpu: its taint a is not tolerated\\\n"
+        "  What resolves it: do nothing if the pods can wait: Tenon asks EC2 again by itself; allow more instance "
+        "types, zones or capacity types in a NodePool: `tenon explain pod shop/0-0` says what each NodePool lacks\n"
     ) in shown
     assert "next attempt" not in shown
 
@@ -268,12 +270,36 @@ def test_a_list_of_nodepools_has_as_many_as_fit_and_no_bracket_that_looks_like_a
     few = without_place({"shop/a": NoPlace(tuple(Clause(f"web-{n}", (obstacle,)) for n in range(2)))})
     shown = page.current_details("c", "waits", [], [], [], PlanResult(pending=few), [], NOW)
     line = text.replace("[p9.huge]", "p9.huge")
-    assert f"  NodePool web-0: {line}\\\n  NodePool web-1: {line}\n\nWhat" in shown
+    assert f"  NodePool web-0: {line}\\\n  NodePool web-1: {line}\\\n  What resolves" in shown
     many = without_place({"shop/a": NoPlace(tuple(Clause(f"web-{n}", (obstacle,)) for n in range(30)))})
     shown = page.current_details("c", "waits", [], [], [], PlanResult(pending=many), [], NOW)
     assert "  NodePool web-7: " in shown
     assert "  NodePool web-8: " not in shown
-    assert "  and more: `tenon pods --pending`\n\nWhat" in shown
+    assert "  and more: `tenon pods --pending`\\\n  What resolves" in shown
+
+
+def unplaced(obstacle: Obstacle, *pods: str) -> dict[str, NoPlace]:
+    return {pod: NoPlace.in_pool("web", obstacle) for pod in pods}
+
+
+def test_each_kind_of_pods_has_its_own_remedy_and_has_it_once() -> None:
+    """A taint and what EC2 refuses are resolved otherwise, and a second taint as the first."""
+    reasons = {
+        **unplaced(Obstacle(ObstacleKind.TAINTS, "its taint a is not tolerated"), "shop/a", "shop/b", "shop/c"),
+        **unplaced(Obstacle(ObstacleKind.CAPACITY, "EC2 refuses all spot capacity"), "etl/a", "etl/b"),
+        **unplaced(Obstacle(ObstacleKind.TAINTS, "its taint b is not tolerated"), "shop/z"),
+    }
+    pending, _ = bounded(without_place(reasons))
+    shown = page.current_details("c", "waits", [], [], [], PlanResult(pending=pending), [], NOW)
+    assert (
+        "- No node is bought for 3 pods (shop/a, shop/b, shop/c): NodePool web: its taint a is not tolerated\\\n"
+        "  What resolves it: change the pods or a NodePool that should take them: `tenon explain pod shop/a` says what "
+        "each NodePool lacks; try a changed NodePool before you apply it: `tenon simulate --live -f nodepool.yaml`\n"
+        "- No node is bought for 2 pods (etl/a, etl/b): NodePool web: EC2 refuses all spot capacity\\\n"
+        "  What resolves it: do nothing if the pods can wait: Tenon asks EC2 again by itself; allow more instance "
+        "types, zones or capacity types in a NodePool: `tenon explain pod etl/a` says what each NodePool lacks\n"
+        "- No node is bought for 1 pod (shop/z): NodePool web: its taint b is not tolerated\n"
+    ) in shown
 
 
 def test_pods_that_have_a_place_need_no_remedy() -> None:
@@ -281,6 +307,25 @@ def test_pods_that_have_a_place_need_no_remedy() -> None:
     shown = page.current_details("c", "waits", [], [], [], PlanResult(pending=[placed]), [], NOW)
     assert "- A node is there or on its way for 1 pod (shop/a): web-1" in shown
     assert "What resolves it" not in shown
+
+
+def test_a_nodeclaim_that_ec2_refused_is_no_node_on_its_way() -> None:
+    """The plan before has it as a place until the next batch, which plans its pods again."""
+    groups = [
+        PendingPods(why=f"{name} (m5.large) was created for it", pods=[pod], count=1, has_place=True, claim=name)
+        for name, pod in (("web-1", "shop/a"), ("web-2", "shop/b"), ("web-3", "shop/c"))
+    ]
+    plan = evolve(PLAN, claims=["web-1", "web-2", "web-3"], pending=groups)
+    timeout = refused("web-3", reason=Reason.LAUNCH_TIMEOUT)
+    lines = batch_lines.with_unlaunched(batch_lines.remembered([], plan, 7, NOW), [refused("web-1"), timeout])
+    shown = page.current_details("c", "waits", lines, [], [], plan, [], NOW)
+    assert "refused: no capacity for web-1" in shown
+    assert (
+        "- The next batch plans a node for 1 pod (shop/a): EC2 had no capacity for web-1, which was created for it\n"
+        "- A node is there or on its way for 1 pod (shop/b): web-2 (m5.large) was created for it\n"
+        "- The next batch plans a node for 1 pod (shop/c): web-3, which was created for it, got no instance: "
+        "LaunchTimeout\n"
+    ) in shown
 
 
 def test_what_is_over_is_not_shown() -> None:
