@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Timer
+from typing import TYPE_CHECKING
 
-from rich.console import Console
+if TYPE_CHECKING:
+    from rich.console import Console
 
 SILENCE = 2.0
 """Seconds before the status line appears."""
@@ -20,9 +23,11 @@ def show_progress(
 
     Yields a function that replaces the text.
     """
-    if console is None:
+    if console is None and sys.stderr.isatty():
+        from rich.console import Console  # a plan that is printed as JSON needs nothing else of it
+
         console = Console(stderr=True)
-    if not console.is_terminal:
+    if console is None or not console.is_terminal:
         yield _ignore
         return
     status = console.status(text)

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -29,6 +29,7 @@ from tenon.errors import TenonError
 from tenon.kube.node_names import AmbiguousNameError
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_config
+from tenon.late_dataclass import dataclass
 from tenon.manifests.concatenated_json import with_separators
 from tenon.manifests.faults import ManifestError, Source, in_order, one_line
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
@@ -269,7 +270,7 @@ def _manifests(scope: SimulationInput) -> Objects:
 
 def _bounds(decision: Decision, tables: TypeTables) -> tuple[float, float, float]:
     """Lower bounds for the placed pods: of the price, of the price plus the charge per node, and of the sizing cost."""
-    from tenon.scheduling.bound import lower_bound_of_sizing, lower_bounds  # loads a solver that only this needs
+    from tenon.scheduling.bound import lower_bound_of_sizing, lower_bounds  # only this needs it
 
     charges = (0.0, decision.problem.node_charge)
     price, cost = lower_bounds(decision.problem, charges, left_out=decision.plan.unschedulable, tables=tables)

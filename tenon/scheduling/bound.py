@@ -12,12 +12,12 @@ multiple: with equal pods, the bound then counts whole pods.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import highspy
 import numpy as np
 import numpy.typing as npt
 
+from tenon.late_dataclass import dataclass
 from tenon.scheduling.bound_columns import NO_RULES, Column, Demand, Reservation, existing, read_demand, to_buy
 from tenon.scheduling.model import Plan, Problem
 from tenon.scheduling.sizing_rules import SizingRules, sizing_rules
@@ -178,11 +178,13 @@ def lower_bounds(
     """
     out = frozenset(left_out)
     demand = read_demand((pod for pod in problem.pods if not pod.unsupported and pod.key not in out), rules)
+    if not demand.counts:
+        return tuple(0.0 for _ in node_charges)
     columns, places = to_buy(problem, demand, tables or TypeTables(), rules)
     nodes = existing(problem, demand)
 
     def bound(charge: float) -> float:
-        if not demand.counts or not columns:
+        if not columns:
             return 0.0
         priced = [replace(column, price=column.price + charge) for column in columns]
         program = merged(pruned(tabulate(demand, priced, nodes)))
@@ -195,6 +197,8 @@ def lower_bounds(
 
 def _dual_prices(tables: Tables, places: Mapping[Reservation, int]) -> Floats:
     """Solve the program. Return the dual price of a node's whole room, per column and resource."""
+    import highspy  # only a bound for pods that are placed needs it
+
     columns, resources = tables.room.shape
     classes = len(tables.counts)
     shared = {reservation: number for number, reservation in enumerate(sorted(places))}

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -17,9 +18,21 @@ import sys
 
 from cli.main import main
 
+PACKAGES = ("tenon", "cli", "worker", "activities")
+
+
+def compiled_dataclasses():
+    for module in list(sys.modules.values()):
+        for value in vars(module).values() if module.__name__.startswith(PACKAGES) else ():
+            if isinstance(value, type) and value.__module__ == module.__name__:
+                if (params := vars(value).get("__dataclass_params__")) and params.init:
+                    yield f"{module.__name__}.{value.__name__}"
+
+
 try:
     main()
 finally:
+    print(*compiled_dataclasses(), file=sys.stderr)
     print(len(os.listdir("/proc/self/task")), file=sys.stderr)
     print(*sys.modules, file=sys.stderr)
 """
@@ -43,15 +56,26 @@ OTHER_KINDS = {
 }
 OF_OTHER_OBJECTS = {"croniter", "tomllib"}
 """What reads cron schedules and the user data of Bottlerocket."""
+OF_PYDANTIC = {"tenon.messages.launch.FleetOverride"}
+"""Dataclasses that validate, which are pydantic's."""
 EMOJI = {"rich._emoji_codes"}
 
 pytestmark = pytest.mark.integration
 
 
-def ended(folder: Path, *options: str) -> tuple[int, set[str]]:
-    """How many threads the command has when it ends, and which modules it has loaded."""
+class Ended(NamedTuple):
+    """A command when it ends."""
+
+    compiled: list[str]
+    """Dataclasses whose methods were compiled when their modules were loaded."""
+    threads: int
+    modules: set[str]
+
+
+def ended(folder: Path, *options: str, pods: int = 3) -> Ended:
+    """Run a simulation of a few pods."""
     file = folder / "input.yaml"
-    file.write_text(POOL + deployment("web", 3))
+    file.write_text(POOL + deployment("web", pods))
     arguments = ["simulate", "-f", str(file), "--catalog", str(catalogue(folder)), *options]
     environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
     ran = subprocess.run(
@@ -63,24 +87,37 @@ def ended(folder: Path, *options: str) -> tuple[int, set[str]]:
         env=environment,
     )
     assert ran.returncode == 0, ran.stderr
-    threads, modules = ran.stderr.splitlines()[-2:]
-    return int(threads), set(modules.split())
+    compiled, threads, modules = ran.stderr.splitlines()[-3:]
+    return Ended(compiled.split(), int(threads), set(modules.split()))
 
 
 def test_a_plan_from_files_loads_only_what_it_uses(tmp_path: Path) -> None:
-    _, modules = ended(tmp_path)
+    modules = ended(tmp_path).modules
     assert "tenon.scheduling.engine" in modules
     assert modules.isdisjoint(CLIENTS | DISRUPTION | OF_DISRUPTION | MESSAGES | OLD_VERSIONS | SETTINGS)
     assert modules.isdisjoint(OTHER_KINDS | OF_OTHER_OBJECTS | EMOJI)
 
 
+def test_no_dataclass_is_compiled_before_it_is_used(tmp_path: Path) -> None:
+    """The standard decorator would take a fifth of a small plan's time: see `tenon.late_dataclass`."""
+    assert set(ended(tmp_path, "--disruption").compiled) <= OF_PYDANTIC
+
+
+def test_a_plan_as_json_loads_no_library_for_terminals(tmp_path: Path) -> None:
+    assert "rich" not in ended(tmp_path, "-o", "json").modules
+
+
+def test_a_plan_without_new_nodes_loads_no_solver(tmp_path: Path) -> None:
+    assert "highspy" in ended(tmp_path).modules
+    assert "highspy" not in ended(tmp_path, pods=0).modules
+
+
 def test_a_plan_from_files_has_one_thread(tmp_path: Path) -> None:
     """Each further thread of NumPy's BLAS spins for a tenth of a small plan's time, on any machine with more cores."""
-    threads, _ = ended(tmp_path)
-    assert threads == 1
+    assert ended(tmp_path).threads == 1
 
 
 def test_disruption_from_files_loads_no_client(tmp_path: Path) -> None:
-    _, modules = ended(tmp_path, "--disruption")
+    modules = ended(tmp_path, "--disruption").modules
     assert modules >= DISRUPTION
     assert modules.isdisjoint(CLIENTS)
