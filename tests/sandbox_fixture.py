@@ -38,7 +38,12 @@ ON_SANDBOX = (
     "worker/webhook/test_two_versions.py",
 )
 """Files, and folders of files, whose tests may use the fixture `sandbox`. The fixture refuses the others."""
-DRILLS = ("faults/drills", "e2e/test_reboots_for_repair.py", "e2e/test_working_hours.py", "shadow")
+DRILLS = (
+    "faults/drills",
+    "e2e/test_reboots_for_repair.py",
+    "e2e/test_working_hours.py",
+    "shadow/test_beside_karpenter.py",
+)
 """Files, and folders of files, whose tests are drills."""
 NARROWED = ("keyword", "markexpr", "ignore", "ignore_glob", "deselect", "lf", "last_failed", "stepwise", "fuzz", "unit")
 """Options with which a run is not the whole suite."""

@@ -27,6 +27,18 @@ def test_a_look_begins_once_a_node_is_due() -> None:
     assert begins(pace, steps)
 
 
+def test_a_look_that_does_not_begin_yet_says_when_it_may() -> None:
+    """The worker looks at that moment. A model that looked at fixed times would look later, and find other moves."""
+    steps, pace = quiet_model(), Pace()
+    (node,) = steps.cluster.nodes.values()
+    due = max(node.quiet, node.ready) + 30
+    steps.now = due - 7
+    assert not begins(pace, steps)
+    assert pace.due == due
+    steps.now = due
+    assert begins(pace, steps)
+
+
 def test_a_look_waits_while_other_nodes_become_due_but_not_for_ever() -> None:
     steps, pace = quiet_model(12), Pace()
     first = next(iter(steps.cluster.nodes.values()))
