@@ -65,6 +65,10 @@ def catalogue_digest() -> str:
     return hashlib.sha256(builtin.PACKED.read_bytes()).hexdigest()
 
 
+DIVISIBLE = "divisible nodes"
+"""How the bound of `tenon.scheduling.bound` is found."""
+
+
 @dataclass(frozen=True, slots=True)
 class BestPlan:
     """The best plan that is known for a load. Cost and bound are by the rules that nodes are sized by."""
@@ -77,6 +81,10 @@ class BestPlan:
     bound: float
     method: str
     """How it was found."""
+    bound_method: str = DIVISIBLE
+    """How the bound was found."""
+    purchases: str = ""
+    """The digest of the pods, rules and prices that a bound over whole nodes holds for; empty for other bounds."""
 
     def is_better_than(self, other: BestPlan) -> bool:
         """Whether it places more pods, or as many for less."""

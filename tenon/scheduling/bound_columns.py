@@ -88,15 +88,24 @@ def read_demand(pods: Iterable[Pod], rules: SizingRules = NO_RULES) -> Demand:
     demand = Demand(names, units, host_limits=host_limits)
     numbers: dict[PodConstraints, int] = {}
     for pod in listed:
-        own_limits = rules.host_limits.get(pod.key, ())
-        amounts = (
-            *(pod.requests.get(name, 0) >> unit for name, unit in zip(names, units, strict=True)),
-            *(int(limit in own_limits) for limit in host_limits),
-        )
-        key = (amounts, numbers.setdefault(_constraints(pod, rules.zones.get(pod.key)), len(numbers)))
+        constraints = _constraints(pod, rules.zones.get(pod.key))
+        key = (_amounts(demand, pod, rules), numbers.setdefault(constraints, len(numbers)))
         demand.counts[key] = demand.counts.get(key, 0) + 1
     demand.choices.extend(numbers)
     return demand
+
+
+def kind_of(demand: Demand, pod: Pod, rules: SizingRules) -> tuple[Amounts, int]:
+    """Return the kind that a pod of the demand is counted as."""
+    return _amounts(demand, pod, rules), demand.choices.index(_constraints(pod, rules.zones.get(pod.key)))
+
+
+def _amounts(demand: Demand, pod: Pod, rules: SizingRules) -> Amounts:
+    own_limits = rules.host_limits.get(pod.key, ())
+    return (
+        *(pod.requests.get(name, 0) >> unit for name, unit in zip(demand.names, demand.units, strict=True)),
+        *(int(limit in own_limits) for limit in demand.host_limits),
+    )
 
 
 def to_buy(

@@ -8,7 +8,7 @@ that keeps them, so it makes a good plan look bad.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tenon.apis import labels
@@ -43,6 +43,25 @@ class SizingRules:
         if pool.name not in self.by_baseline or not burstable.is_burstable(instance_type):
             return cpu
         return min(cpu, burstable.baseline_millicores(instance_type))
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneSpread:
+    """Equal pods that spread over zones, and the most by which the numbers of two zones may differ."""
+
+    pods: tuple[Pod, ...]
+    zones: tuple[str, ...]
+    max_skew: int
+
+    @property
+    def least(self) -> int:
+        """The pods that each zone has in any plan: with N pods, Z zones and a skew of S, (N - (Z - 1) * S) / Z."""
+        return max(0, -(-(len(self.pods) - (len(self.zones) - 1) * self.max_skew) // len(self.zones)))
+
+    @property
+    def most(self) -> int:
+        """The pods that a zone has at most: the emptiest zone has no more than an equal share."""
+        return min(len(self.pods), len(self.pods) // len(self.zones) + self.max_skew)
 
 
 def sizing_rules(problem: Problem, plan: Plan, tables: TypeTables | None = None) -> SizingRules:
@@ -122,13 +141,24 @@ def _host_limits(problem: Problem, left_out: Iterable[str]) -> dict[str, tuple[H
 
 
 def _zones(problem: Problem, left_out: Iterable[str]) -> dict[str, str]:
-    """Give pods of equal groups that spread over zones the zones in which any plan has at least so many of them.
+    """Give pods of equal groups that spread over zones the zones in which any plan has at least so many of them."""
+    zones: dict[str, str] = {}
+    for spread in zone_spreads(problem, left_out):
+        if any(pod.key in zones for pod in spread.pods):
+            continue
+        for number, zone in enumerate(spread.zones):
+            share = spread.pods[number * spread.least : (number + 1) * spread.least]
+            zones.update(dict.fromkeys((pod.key for pod in share), zone))
+    return zones
 
-    With N pods, Z zones and a skew of S, each zone gets at least (N - (Z - 1) * S) / Z. Existing nodes may be domains
-    that no new node can reach, so a problem with such nodes has no such pods.
+
+def zone_spreads(problem: Problem, left_out: Iterable[str]) -> Iterator[ZoneSpread]:
+    """Yield the groups of equal pods that spread over zones.
+
+    Existing nodes may be domains that no new node can reach, so a problem with such nodes has no such groups.
     """
     if problem.nodes:
-        return {}
+        return
     out = frozenset(left_out)
     topology = Topology(problem)
     members: dict[int, list[Pod]] = {}
@@ -143,19 +173,13 @@ def _zones(problem: Problem, left_out: Iterable[str]) -> dict[str, str]:
         for spread in area.spreads if area is not None else ():
             if spread.key == labels.ZONE and spread.counts_itself and area is not None:
                 rules.setdefault(spread.group, (area, pod))
-    zones: dict[str, str] = {}
     for group, (area, first) in sorted(rules.items()):
-        pods = [pod for pod in members[group] if pod.key not in out]
         one_kind = all(_kind(pod) == _kind(first) for pod in members[group])
-        (skew, *others) = [spread.max_skew for spread in area.spreads if spread.key == labels.ZONE]
+        (max_skew, *others) = [spread.max_skew for spread in area.spreads if spread.key == labels.ZONE]
         honored = all(spread.honor_affinity for spread in first.rules.spreads if spread.hard)
-        options = _zones_of(problem, first)
-        if others or not one_kind or not honored or not options or any(pod.key in zones for pod in pods):
-            continue
-        least = max(0, -(-(len(pods) - (len(options) - 1) * skew) // len(options)))
-        for number, zone in enumerate(options):
-            zones.update(dict.fromkeys((pod.key for pod in pods[number * least : (number + 1) * least]), zone))
-    return zones
+        zones = _zones_of(problem, first)
+        if not others and one_kind and honored and zones:
+            yield ZoneSpread(tuple(pod for pod in members[group] if pod.key not in out), tuple(zones), max_skew)
 
 
 def _kind(pod: Pod) -> tuple[Resources, tuple[Requirements, ...], object, object]:
