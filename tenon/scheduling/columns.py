@@ -8,10 +8,10 @@ last nodes are chosen for the pods that remain.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -24,15 +24,21 @@ from tenon.scheduling.type_candidates import Floats, Numbers
 if TYPE_CHECKING:
     import highspy
 
-SOLVER_OPTIONS: dict[str, bool | int | str] = {
+SolverOptions = Mapping[str, bool | int | str]
+SOLVER_OPTIONS: SolverOptions = {
     "output_flag": False,
     "threads": 1,
     "presolve": "off",
     "solver": "simplex",
 }
+PRIMAL: SolverOptions = {
+    "simplex_strategy": 4,
+    "simplex_scale_strategy": 0,
+}
+"""For a program to which packings are added: its basis stays feasible, and scaling takes as long as the few steps."""
 MAX_SECONDS = 5.0
 """A solver that takes longer has failed. Programs take milliseconds, so this decides no plan of a healthy solver."""
-ROUNDS = 10
+ROUNDS = 20
 """How often packings are added for the whole load."""
 LATER_ROUNDS = 2
 """How often packings are added for the pods that are left, after a node was bought."""
@@ -42,7 +48,7 @@ ADDED = 40
 """How many packings are added at once."""
 GAIN = 1e-6
 """Dollars an hour by which the pods of a new packing must be worth more than its node."""
-FIRST_PROMISING = 0.8
+FIRST_PROMISING = 0.7
 """Options whose pods are worth less for their price than this part of the best option's are not filled again."""
 MILD = 0.5
 """The weight of the earlier prices in the mean."""
@@ -127,6 +133,8 @@ class Columns:
 class Master:
     """The linear program, which stays in the solver while packings are added."""
 
+    solver_options: ClassVar[SolverOptions] = PRIMAL
+
     def __init__(self, options: NodeOptions, counts: Numbers, promising: Flags | None = None) -> None:
         """Start without packings: each pod of ``counts`` must be covered. Only ``promising`` options are filled."""
         self.options = options
@@ -135,7 +143,7 @@ class Master:
         self.table: Numbers = np.zeros((0, len(counts)), dtype=np.int64)
         """The pods of each packing."""
         self.promising: Flags = np.ones(len(options.price), dtype=bool) if promising is None else promising.copy()
-        self.solver = new_solver()
+        self.solver = new_solver(self.solver_options)
         """Its rows begin with the classes, and its columns end with the packings."""
         self._keys: set[tuple[bytes, int, tuple[float, ...]]] = set()
         self.add_rows(counts.astype(float), np.full(len(counts), np.inf))
@@ -219,13 +227,13 @@ class Master:
         return Priced(filled, filled.value / prices.cost[filled.rows], rows)
 
     def add_best(self, priced: Priced, prices: Prices, least_gain: float = GAIN) -> int:
-        """Add the packings whose pods are worth most compared with their node. Return how many are new."""
+        """Add the best packings, as `_merit` compares them. Return how many are new."""
         rows, pods = priced.filled.rows, priced.filled.pods
         cost = prices.cost[rows]
         value = pods @ prices.worth
         if prices.bonus is not None:
             value = value + pods.sum(axis=1) * prices.bonus[rows]
-        order = np.argsort(-value / cost, kind="stable")[: 2 * ADDED]
+        order = np.argsort(-self._merit(value, cost), kind="stable")[: 2 * ADDED]
         order = order[value[order] - cost[order] > least_gain]
         return self.add([self.packing(int(rows[number]), pods[number]) for number in order[:ADDED].tolist()])
 
@@ -271,6 +279,10 @@ class Master:
         usage = tuple(options.usage[row].tolist())
         return NodePacking(int(options.types[row]), pods, float(options.price[row]), int(options.sources[row]), usage)
 
+    def _merit(self, value: Floats, cost: Floats) -> Floats:
+        """How good packings are, by what their pods are worth and what their nodes cost."""
+        return value - cost
+
     def _coefficients(self, packings: Sequence[NodePacking], table: Numbers) -> Floats:  # noqa: ARG002 - of the rows
         """What each of the packings adds to each row of the program."""
         return table.astype(float)
@@ -280,12 +292,12 @@ class Master:
         return Prices(np.maximum(duals, 0.0), self.options.price)
 
 
-def new_solver() -> highspy.Highs:
-    """Return a solver without a program."""
+def new_solver(more: SolverOptions | None = None) -> highspy.Highs:
+    """Return a solver without a program, with more options."""
     import highspy  # takes memory in the worker, and only plans with new nodes need it
 
     solver = highspy.Highs()  # type: ignore[no-untyped-call]
-    for name, value in SOLVER_OPTIONS.items():
+    for name, value in {**SOLVER_OPTIONS, **(more or {})}.items():
         solver.setOptionValue(name, value)
     return solver
 

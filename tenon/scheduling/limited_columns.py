@@ -10,10 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from typing import ClassVar
 
 import numpy as np
 
-from tenon.scheduling.columns import NEARLY, Master, NodePacking, NoSolutionError, Priced, Prices, Solution
+from tenon.scheduling.columns import (
+    NEARLY,
+    Master,
+    NodePacking,
+    NoSolutionError,
+    Priced,
+    Prices,
+    Solution,
+    SolverOptions,
+)
 from tenon.scheduling.deadline import Expired
 from tenon.scheduling.node_filling import Filled, exchanged
 from tenon.scheduling.node_options import Flags, NodeOptions
@@ -56,6 +66,9 @@ class Rations:
 
 class LimitedMaster(Master):
     """The program with limits. Its first columns are the pods without a place."""
+
+    solver_options: ClassVar[SolverOptions] = {}
+    """What is left of pods and limits changes as often as packings are added."""
 
     def __init__(self, options: NodeOptions, counts: Numbers, rations: Rations) -> None:
         """Start without packings."""
@@ -189,6 +202,10 @@ class LimitedMaster(Master):
 
     def _drop_dear(self, priced: Priced) -> None:
         """Keep all: what an option costs depends on the limits, whose prices are not known yet."""
+
+    def _merit(self, value: Floats, cost: Floats) -> Floats:
+        """Compare by the ratio, because the worth of a pod includes what it costs to leave it without a place."""
+        return value / cost
 
     def _coefficients(self, packings: Sequence[NodePacking], table: Numbers) -> Floats:
         usage = np.array([packing.usage for packing in packings]).reshape(len(packings), -1)

@@ -15,7 +15,7 @@ import numpy as np
 
 from tenon.kube.pod import Pod
 from tenon.scheduling.column_packing import MAX_CLASSES, MAX_NODES
-from tenon.scheduling.columns import NEARLY, ROUNDS, Columns, NodePacking, ProgramFailedError
+from tenon.scheduling.columns import NEARLY, Columns, NodePacking, ProgramFailedError
 from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.limited_columns import LimitedMaster, Rations
 from tenon.scheduling.limited_search import Level, Rank, best_nodes
@@ -28,6 +28,8 @@ from tenon.scheduling.pod_classes import PodClass, queue_order
 from tenon.scheduling.reservations import is_paid_for
 from tenon.scheduling.type_candidates import Numbers
 
+ROUNDS = 10
+"""How often packings are added for the whole load."""
 CLOSE = 1.005
 """Nodes whose cost is at most this part of the linear program's are good enough."""
 FAIR = 1.03

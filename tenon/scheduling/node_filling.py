@@ -45,33 +45,34 @@ def fill(
     """
     useful = np.flatnonzero((worth > 0) & (counts > 0))
     option_rows = np.arange(len(options.price)) if rows is None else rows
-    count, nodes = len(option_rows), len(option_rows) * len(weights)
+    count, nodes, classes = len(option_rows), len(option_rows) * len(weights), len(useful)
     room, amounts = options.room[option_rows], options.amounts[useful]
     value = worth[useful] if bonus is None else worth[useful] + bonus[option_rows][:, None]
     weight = np.full((len(weights), 1, options.resources), OTHER)
     weight[:, 0, :USUAL] = weights
     shares = (weight / room[:, : options.resources]).reshape(nodes, options.resources)
-    size = (shares @ amounts[:, : options.resources].T).reshape(len(weights), count, len(useful))
-    # by place in the order (rows) and node (columns), so that a step reads and writes whole rows
-    order = np.argsort(-value / (size + 1e-12), axis=2, kind="stable").reshape(nodes, len(useful)).T.copy()
+    size = (shares @ amounts[:, : options.resources].T).reshape(len(weights), count, classes)
+    # by place in the order (rows) and node (columns), so that a step reads whole rows
+    order = np.argsort(-value / (size + 1e-12), axis=2, kind="stable").reshape(nodes, classes).T.copy()
     every = np.arange(nodes)
-    most = np.where(options.allowed[option_rows[:, None], useful], counts[useful], 0.0)[every % count, order]
-    requests = np.ascontiguousarray(amounts.T[:, order].swapaxes(0, 1))
+    most = np.where(options.allowed[option_rows][:, useful], counts[useful], 0.0).ravel()
+    requests = amounts.T.copy()
     free = np.maximum(np.tile(room.T, (1, len(weights))), 0.0)
-    placed = np.zeros(order.shape)
+    pod_counts = np.zeros(nodes * classes)
+    first, start = every % count * classes, every * classes
     conflicts = options.conflicts[np.ix_(useful, useful)] if options.conflicts is not None else None
-    barred = np.zeros((nodes, len(useful)), dtype=bool) if conflicts is not None else None
-    for place in range(len(useful)):
-        added = np.floor(np.minimum((free / requests[place]).min(axis=0), most[place]))
+    barred = np.zeros((nodes, classes), dtype=bool) if conflicts is not None else None
+    for class_of in order:
+        requested = requests.take(class_of, axis=1)
+        added = np.floor(np.minimum((free / requested).min(axis=0), most.take(first + class_of)))
         if barred is not None and conflicts is not None:
-            classes = order[place]
-            added[barred[every, classes]] = 0
-            barred |= conflicts[classes] & (added > 0)[:, None]
-        free -= added * requests[place]
-        placed[place] = added
+            added[barred[every, class_of]] = 0
+            barred |= conflicts[class_of] & (added > 0)[:, None]
+        free -= added * requested
+        pod_counts[start + class_of] = added
+    pods = pod_counts.reshape(nodes, classes)
     table = np.zeros((nodes, len(worth)), dtype=np.int64)
-    table[every, useful[order]] = placed
-    pods = table[:, useful]
+    table[:, useful] = pods
     total = pods @ worth[useful]
     if bonus is not None:
         total = total + pods.sum(axis=1) * np.tile(bonus[option_rows], len(weights))

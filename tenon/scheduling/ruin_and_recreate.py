@@ -25,6 +25,10 @@ ROUNDS = 2
 """How often packings are added for the pods of these nodes."""
 CLOSE = 1.005
 """Nodes whose cost is at most this part of the bound by the linear program are good enough."""
+LEAST_EXCESS = 0.0125
+"""Nodes that cost less than this part of the bound above the worth of their pods are not taken apart: no others save as
+much, and such small parts are rarely saved.
+"""
 NEARLY = 1e-9
 
 
@@ -79,6 +83,8 @@ def improved(
         if counts.tobytes() in tried:
             continue
         tried.add(counts.tobytes())
+        if sum(node.cost for node in parts) - float(counts @ worth) < LEAST_EXCESS * least:
+            continue
         others = _recreated(master, pool, parts, counts, build, expired)
         if at_no_higher_price and price_of(others) > price_of(parts):
             continue

@@ -95,7 +95,7 @@ def pack(template: Template, load: Load, limits: Limits | None = None, *, whole:
     plain = first_fit(template, load, template.table.every)
     if not plain.bins:
         return plain
-    packings = [plain]
+    packings, plain_price = [plain], plain.price()
     # pods that first-fit cannot place at all must not affect the other packings
     class_counts = {id(pod_class): count for pod_class, count in load}
     hopeless = [(pod_class, count) for pod_class, count in plain.unplaced if count == class_counts[id(pod_class)]]
@@ -111,7 +111,7 @@ def pack(template: Template, load: Load, limits: Limits | None = None, *, whole:
         packing = attempt()
         packing = replace(packing, unplaced=[*packing.unplaced, *hopeless])
         # under limits, first-fit makes many small nodes, so its price alone is not a fair comparison
-        if packing.price() <= plain.price() or not plain.limits.unlimited:
+        if packing.price() <= plain_price or not plain.limits.unlimited:
             packings.append(packing)
     return min(packings, key=Packing.cost)
 
