@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tenon.scheduling.columns import ROUNDS, Master, NodePacking, buy
+from tenon.scheduling.columns import ROUNDS, Master, NodePacking, Solution, buy
 from tenon.scheduling.first_fit import Packing, close, first_fit
-from tenon.scheduling.fleet import Fleet
+from tenon.scheduling.fleet import Fleet, Program, kind_of
 from tenon.scheduling.limits import Limits
 from tenon.scheduling.load_partition import joined_state
 from tenon.scheduling.node_options import NodeOptions, Source
@@ -43,7 +43,15 @@ def repack_by_columns(fleet: Fleet, accepts: Callable[[], bool]) -> bool:
     base = fleet.limits.copy(fleet.template.pool)
     for node in free:
         base.take({name: -amount for name, amount in base.peak(node.types).items()}, nodes=-1)
-    bins = better_nodes(fleet.template, load, base, free)
+
+    def learn(solution: Solution) -> None:
+        near_cost = Packing([node for node in fleet.bins if node not in free], [], fleet.limits).cost()[1]
+        worth = zip(load, solution.prices.worth.tolist(), strict=True)
+        fleet.program = Program(
+            solution.cost + near_cost, {kind_of(pod_class): value for (pod_class, _), value in worth}
+        )
+
+    bins = better_nodes(fleet.template, load, base, free, learn=learn)
     if bins is None:
         return False
     packing = _within(fleet.template, bins, base)
@@ -59,11 +67,16 @@ def repack_by_columns(fleet: Fleet, accepts: Callable[[], bool]) -> bool:
 
 
 def better_nodes(
-    template: Template, load: Load, limits: Limits, nodes: Sequence[Bin], tries: int = TRIES
+    template: Template,
+    load: Load,
+    limits: Limits,
+    nodes: Sequence[Bin],
+    tries: int = TRIES,
+    learn: Callable[[Solution], None] = lambda _: None,
 ) -> list[Bin] | None:
     """Return cheaper nodes for the load that ``nodes`` hold; None if there are none, or no time.
 
-    ``tries``: how often a few nodes are taken apart at the end.
+    ``tries``: how often a few nodes are taken apart at the end. ``learn`` hears what the program says of the load.
     """
     options = NodeOptions([Source(template, limits)], load)
     if not options.usable:
@@ -73,6 +86,7 @@ def better_nodes(
     master = Master(options, options.counts)
     master.add([NodePacking(node.bin.cheapest(), node.pods, node.cost) for node in packed])
     solution = master.converge(ROUNDS, template.expired)
+    learn(solution)
     if sum(node.cost for node in packed) <= CLOSE * solution.cost:
         return None
 

@@ -49,6 +49,7 @@ from tenon.scheduling.packing import Load
 from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.relaxation import without_preferences
 from tenon.scheduling.reservations import drop_far_limits, is_paid_for, share_limits, split, used_up
+from tenon.scheduling.second_plan import cannot_pay, placement_of
 from tenon.scheduling.sizing import repack
 from tenon.scheduling.template import Template
 from tenon.scheduling.topology import Topology
@@ -117,8 +118,16 @@ def _best_plan(
     if fleet_plan.comparable and not expired() and not last:
         if columns is not None and batch.spreads():
             # pods that are left over when a group is divided by its zones else all go to the same zone
-            other_plan = _complete(batch, expired, tables, columns=columns, domains_in_turn=True)
-            fleet_plan = other_plan if other_plan.is_better_than(fleet_plan) else fleet_plan
+            other_plan = _complete(
+                batch,
+                expired,
+                tables,
+                columns=columns,
+                is_beaten=partial(cannot_pay, than=fleet_plan),
+                domains_in_turn=True,
+            )
+            is_better = not other_plan.is_beaten and other_plan.is_better_than(fleet_plan)
+            fleet_plan = other_plan if is_better else fleet_plan
         is_beaten = partial(is_no_better, than=fleet_plan)
         fleet_plan = best(
             fleet_plan, [_complete(batch, expired, tables, order, is_beaten=is_beaten) for order in Order]
@@ -209,6 +218,7 @@ def _solve(
     )
     if is_beaten(fleets):
         return FleetPlan(Plan(), fleets, comparable=False, is_beaten=True), frozenset()
+    placement = placement_of(fleets)
     placed_counts = placed_counts or existing_nodes.place(bulk, rooms, expired)
     placer.handed_out.update({id(c): placed_count for c, placed_count in zip(bulk, placed_counts, strict=True)})
     waiting_load: Load = [
@@ -242,7 +252,7 @@ def _solve(
     reasons = batch.refusal_reasons | hopeless
     plan = Plan(tuple(claims), placements, {key: reasons[key] for key in sorted(reasons)}, unreached)
     comparable = bool(stepwise) and is_worthwhile(batch.size, len(classes), len(claims))
-    return FleetPlan(plan, fleets, comparable), placer.missed_domains()
+    return FleetPlan(plan, fleets, comparable, placement=placement), placer.missed_domains()
 
 
 def _improve(

@@ -8,11 +8,12 @@ loads are compared, each with two kinds of first-fit.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
-from tenon.scheduling.fleet import Fleet
+from tenon.scheduling.fleet import Fleet, Placement
 from tenon.scheduling.model import Plan
 
 EFFORT = 10_000
@@ -37,11 +38,13 @@ class FleetPlan:
     comparable: bool
     """Whether first-fit for the same pods is fast enough to be worth comparing."""
     is_beaten: bool = False
-    """Whether it is incomplete, because its nodes already cost more than another plan."""
+    """Whether it is incomplete, because it is not worth completing next to another plan."""
+    placement: Placement = field(default_factory=Counter)
+    """The pods that were placed one after another, by their domains, before nodes were chosen for them."""
 
     def cost(self) -> tuple[int, float]:
         """Pods without a place, then the price with the charge per node. Burstable types count at their baseline."""
-        return self._unplaced(), _cost(self.fleets)
+        return self._unplaced(), cost_of(self.fleets)
 
     def price(self) -> tuple[int, float]:
         """Pods without a place, then the price without charges."""
@@ -78,10 +81,11 @@ def is_no_better(fleets: Sequence[Fleet], than: FleetPlan) -> bool:
 
     More pods never make a node cheaper, so the complete first-fit would not replace the plan.
     """
-    return than.places_all() and _cost(fleets) >= _cost(than.fleets) and _price(fleets) > _price(than.fleets)
+    return than.places_all() and cost_of(fleets) >= cost_of(than.fleets) and _price(fleets) > _price(than.fleets)
 
 
-def _cost(fleets: Sequence[Fleet]) -> float:
+def cost_of(fleets: Sequence[Fleet]) -> float:
+    """Return the cost of the fleets' nodes with the charge per node. Burstable types count at their baseline."""
     steady = sum(
         fleet.template.sizing_price(node.state, node.types, node.amounts[0]) + fleet.template.node_charge
         for fleet in fleets

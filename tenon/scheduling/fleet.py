@@ -5,7 +5,9 @@ A node counts against the limits with its cheapest type. It grows into a larger 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from tenon.kube.requirements import Requirements
 from tenon.scheduling.bin_index import BinIndex
@@ -13,6 +15,32 @@ from tenon.scheduling.limits import Limits
 from tenon.scheduling.packing import Bin
 from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.template import Template
+
+Kind = tuple[int, tuple[Requirements, ...]]
+"""Pods of a class as it was grouped, by its identity, in the domains that these terms allow."""
+Placement = Counter[tuple[int, Kind]]
+"""How many pods of each kind the nodes of each fleet hold, by the number of the fleet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What the linear program says of a fleet's nodes, in dollars an hour."""
+
+    least: float
+    """The cost of the nodes if their packings could be divided."""
+    worth: Mapping[Kind, float]
+    """What a pod of each kind costs there."""
+
+    def worth_of(self, kind: Kind) -> float:
+        """What a pod costs. Where there were no such pods, it is what one costs in the dearest of their domains."""
+        if kind in self.worth:
+            return self.worth[kind]
+        return max((worth for (origin, _), worth in self.worth.items() if origin == kind[0]), default=0.0)
+
+
+def kind_of(pod_class: PodClass) -> Kind:
+    """Return the kind of the pods."""
+    return id(pod_class.origin), pod_class.terms
 
 
 class Fleet:
@@ -25,6 +53,8 @@ class Fleet:
         self.limits: Limits = template.limits.copy(template.pool)
         self.sharing: list[tuple[Fleet, str]] = []
         """Other fleets that count against one of the same limits, with the limit's name."""
+        self.program: Program | None = None
+        """None if the nodes were not packed by columns."""
         self._index = BinIndex(template)
 
     def suits(self, pod_class: PodClass) -> bool:
