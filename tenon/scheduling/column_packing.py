@@ -107,7 +107,8 @@ def better_nodes(
     worth, least = solution.prices.worth, solution.cost
     after = improved(master, built, worth, least, build, template.expired, tries)
     if price_of(after) > price_of(packed):
-        after = improved(master, packed, worth, least, build, template.expired, tries, at_no_higher_price=True)
+        # many changes raise the price, so it takes more tries
+        after = improved(master, packed, worth, least, build, template.expired, 2 * tries, at_no_higher_price=True)
     return [node.bin for node in after] if {id(node.bin) for node in after} != {id(node) for node in nodes} else None
 
 
