@@ -21,10 +21,16 @@ import pytest
 MAX_WAIT = 900.0
 """How many seconds other tests wait at most: a process may end in a test that must be alone, and never say so."""
 POLL_SECONDS = 0.5
+_ALONE = pytest.StashKey[int]()
+"""How many tests of the run must be alone. Counted once: counting for each test asks all tests for all tests."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "alone: no other process of this test run executes a test meanwhile")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    session.config.stash[_ALONE] = sum(map(_must_be_alone, session.items))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # outside pytest-timeout, so that waiting does not count
@@ -34,7 +40,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     folder = item.config.cache.mkdir("machine")
     finished = folder / os.environ["PYTEST_XDIST_TESTRUNUID"]
     if not _must_be_alone(item):
-        wait_for(finished, sum(map(_must_be_alone, item.session.items)))
+        wait_for(finished, item.config.stash[_ALONE])
         with machine(folder, alone=False):
             return (yield)
     try:
