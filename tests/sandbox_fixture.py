@@ -19,6 +19,7 @@ from sandbox.kubelet.machine import unable
 from sandbox.ports import OWN_RANGE, port_range
 from sandbox.status import State
 from tests.image.container import stale
+from tests.preloaded_command import PreloadedCommand
 
 BOOT_SECONDS = 1.0
 TESTS = Path(__file__).parent
@@ -111,6 +112,14 @@ def sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     running.stop()
     if status.state is not State.READY:
         report(f"The sandbox was not ready at the end: {status.message}")
+
+
+@pytest.fixture(scope="session")
+def preloaded_command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PreloadedCommand]:
+    """Runs ``tenon`` without loading its modules each time."""
+    command = PreloadedCommand(tmp_path_factory.mktemp("tenon"))
+    yield command
+    command.close()
 
 
 @pytest.fixture(autouse=True)

@@ -21,6 +21,7 @@ from tests.e2e.pools import Pool, fresh_pool
 from tests.e2e.worker import Worker
 from tests.e2e.worker_pods import WorkerPods
 from tests.e2e.worker_process import WorkerProcess, environment
+from tests.preloaded_command import PreloadedCommand
 from tests.sandbox_clients import administrator, temporal_client
 from tests.temporal_fixture import temporal_binary
 
@@ -28,6 +29,7 @@ Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
 NewPool: TypeAlias = Callable[..., AbstractAsyncContextManager[Pool]]
 MakePool: TypeAlias = Callable[..., Any]
 MakeWorker: TypeAlias = Callable[..., Worker]
+COMMAND_SECONDS = 280
 
 
 @pytest.fixture(scope="session")
@@ -101,14 +103,16 @@ def rejected_pods_reported(sandbox: Sandbox, report_shared_fault: Report) -> Ite
 
 
 @pytest.fixture
-def tenon(sandbox: Sandbox, tmp_path: Path) -> Run:
+def tenon(sandbox: Sandbox, tmp_path: Path, preloaded_command: PreloadedCommand) -> Run:
     """Run the ``tenon`` command as an administrator of the sandbox's cluster."""
     env = environment(sandbox, KUBECONFIG=str(sandbox.kubeconfig), TENON_SANDBOX_DIR=str(tmp_path), COLUMNS="200")
 
     def run(*arguments: str, **changes: str | None) -> subprocess.CompletedProcess[str]:
         values = {name: value for name, value in {**env, **changes}.items() if value is not None}
-        command = [sys.executable, "-m", "cli", *arguments]
-        return subprocess.run(command, env=values, capture_output=True, text=True, timeout=280, check=False)
+        if not any(name.startswith("PYTHON") for name in changes):
+            return preloaded_command.run(arguments, values, COMMAND_SECONDS)
+        command = [sys.executable, "-m", "cli", *arguments]  # Python reads these variables when it starts
+        return subprocess.run(command, env=values, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
 
     return run
 
@@ -119,7 +123,7 @@ def temporal_cli(sandbox: Sandbox) -> Run:
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [temporal_binary(), *arguments, "--address", sandbox.temporal_address]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
         assert done.returncode == 0, done.stderr
         return done
 
