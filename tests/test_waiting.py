@@ -55,6 +55,56 @@ async def test_a_condition_that_hears_of_no_change_is_evaluated_again_too(monkey
     await until(third(Changing(), lambda: None))
 
 
+@pytest.mark.looptime
+async def test_a_dear_condition_is_evaluated_less_often() -> None:
+    """One that takes 0.2 s is paused for 0.4 s, and one that takes 2 s for half a second."""
+    time = asyncio.get_running_loop().time
+
+    async def seconds_of(evaluation: float) -> float:
+        began = time()
+        evaluations = 0
+
+        async def condition() -> bool:
+            nonlocal evaluations
+            evaluations += 1
+            await asyncio.sleep(evaluation)
+            return evaluations == 3
+
+        await until(condition)
+        return time() - began
+
+    assert await seconds_of(0.2) == pytest.approx(3 * 0.2 + 2 * 0.4)
+    assert await seconds_of(2.0) == pytest.approx(3 * 2.0 + 2 * 0.5)
+    assert await seconds_of(0.0) < 0.2
+
+
+@pytest.mark.looptime
+async def test_a_condition_that_is_waited_for_long_is_evaluated_less_often() -> None:
+    """Its wait gets longer by a fiftieth at most. One that hears of changes is evaluated soon after each."""
+    time = asyncio.get_running_loop().time
+    began = time()
+    evaluated: list[float] = []
+
+    async def condition() -> bool:
+        evaluated.append(time() - began)
+        return evaluated[-1] >= 100.0
+
+    await until(condition)
+    assert evaluated[-1] < 101.0
+    assert len(evaluated) < 250  # it would be a thousand
+
+    changing = Changing()
+    began = time()
+
+    async def hears_of_changes() -> bool:
+        reads(changing)
+        return time() >= began + 100.0
+
+    asyncio.get_running_loop().call_later(100.0, changing.changed)
+    await until(hears_of_changes)
+    assert time() < began + 100.2
+
+
 @pytest.mark.usefixtures("only_changes")
 async def test_a_client_of_a_cluster_hears_of_changes_also_after_its_watch_broke(tmp_path: Path) -> None:
     api = FakeApi()

@@ -15,6 +15,10 @@ from tests.machine_speed import slowness
 
 FIRST_PAUSE, MAX_PAUSE = 0.02, 0.1
 """Seconds between two evaluations: each costs processor time that is then missing where the answer is made."""
+DEAR_PAUSE, MAX_DEAR_PAUSE = 2.0, 0.5
+"""Seconds of pause for each second that an evaluation took, and at most: some list 400 pods or run a command."""
+LONG_PAUSE, MAX_LONG_PAUSE = 0.02, 1.0
+"""Seconds of pause for each second that a condition without changes to hear of was waited for, and at most."""
 UNCHANGED_PAUSE = 0.5
 """Seconds until the next evaluation if no change was heard of, because the condition may depend on other things too."""
 
@@ -57,21 +61,26 @@ async def until(condition: Callable[[], Awaitable[bool]], *, within: float = 180
         TimeoutError: it never held.
     """
     pause = FIRST_PAUSE
-    began = asyncio.get_running_loop().time()
+    time = asyncio.get_running_loop().time
+    began = time()
     is_extended = False
     async with asyncio.timeout(within) as limit:
         while True:
-            if not is_extended and asyncio.get_running_loop().time() > began + MOST * within:
+            if not is_extended and time() > began + MOST * within:
                 is_extended = True
                 limit.reschedule(began + within * slowness())
             read: dict[Changing, int] = {}
             token = _READ.set(read)
+            evaluated = time()
             try:
                 if await condition():
                     return
             finally:
                 _READ.reset(token)
-            await asyncio.sleep(pause)  # several changes at once need one evaluation
+            now = time()
+            dear_pause = min(DEAR_PAUSE * (now - evaluated), MAX_DEAR_PAUSE)
+            long_pause = 0.0 if read else min(LONG_PAUSE * (now - began), MAX_LONG_PAUSE)
+            await asyncio.sleep(max(pause, dear_pause, long_pause))  # several changes at once need one evaluation
             pause = min(1.5 * pause, MAX_PAUSE)
             if read:
                 await _change_of(read)
