@@ -12,12 +12,11 @@ multiple: with equal pods, the bound then counts whole pods.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from tenon.late_dataclass import dataclass
 from tenon.scheduling.bound_columns import NO_RULES, Column, Demand, Reservation, existing, read_demand, to_buy
 from tenon.scheduling.model import Plan, Problem
 from tenon.scheduling.sizing_rules import SizingRules, sizing_rules

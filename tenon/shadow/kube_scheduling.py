@@ -144,7 +144,7 @@ class Rooms:
 
     def _table(self, amounts: Iterable[Resources]) -> Floats:
         """Return a row for each of the amounts, with a column for each resource."""
-        return np.array([[each.get(name, 0) for name in self._column] for each in amounts], float)
+        return np.array([[amount.get(name, 0) for name in self._column] for amount in amounts], float)
 
     def _accepting_nodes(self, key: Hashable, pod: Pod) -> Flags:
         if key not in self._accepting:

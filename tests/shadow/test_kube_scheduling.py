@@ -135,17 +135,17 @@ async def test_each_pod_of_a_growing_load_comes_to_a_node_with_the_best_score(sa
             await until(all_are_ready, within=60)
             for number, name in enumerate(ORDER):
                 cpu, memory = LOADS[name]
-                coming = live(f"{name}-{number}", cpu=cpu, owner=f"Deployment/{name}")
+                next_pod = live(f"{name}-{number}", cpu=cpu, owner=f"Deployment/{name}")
                 requests = parse_resources({"cpu": cpu, "memory": memory, "pods": "1"})
-                coming = replace(coming, pod=replace(coming.pod, requests=requests))
-                model.add_pod(coming, NOW)
-                pod = model.pods[coming.uid]
+                next_pod = replace(next_pod, pod=replace(next_pod.pod, requests=requests))
+                model.add_pod(next_pod, NOW)
+                pod = model.pods[next_pod.uid]
                 best = Rooms(model, list(model.nodes.values()), [pod], NOW).best_nodes(pod)
                 bound = await add_one(kube, name, len(where[name]) + 1)
-                (came,) = bound.keys() - where[name].keys()
+                (new_name,) = bound.keys() - where[name].keys()
                 where[name] = bound
-                model.place(coming.uid, bound[came], NOW)
-                choices.append((name, bound[came], best))
+                model.place(next_pod.uid, bound[new_name], NOW)
+                choices.append((name, bound[new_name], best))
         finally:
             for name in LOADS:
                 await kube.delete(DEPLOYMENTS, name, namespace="default")

@@ -18,21 +18,9 @@ import sys
 
 from cli.main import main
 
-PACKAGES = ("tenon", "cli", "worker", "activities")
-
-
-def compiled_dataclasses():
-    for module in list(sys.modules.values()):
-        for value in vars(module).values() if module.__name__.startswith(PACKAGES) else ():
-            if isinstance(value, type) and value.__module__ == module.__name__:
-                if (params := vars(value).get("__dataclass_params__")) and params.init:
-                    yield f"{module.__name__}.{value.__name__}"
-
-
 try:
     main()
 finally:
-    print(*compiled_dataclasses(), file=sys.stderr)
     print(len(os.listdir("/proc/self/task")), file=sys.stderr)
     print(*sys.modules, file=sys.stderr)
 """
@@ -56,8 +44,6 @@ OTHER_KINDS = {
 }
 OF_OTHER_OBJECTS = {"croniter", "tomllib"}
 """What reads cron schedules and the user data of Bottlerocket."""
-OF_PYDANTIC = {"tenon.messages.launch.FleetOverride"}
-"""Dataclasses that validate, which are pydantic's."""
 EMOJI = {"rich._emoji_codes"}
 
 pytestmark = pytest.mark.integration
@@ -66,8 +52,6 @@ pytestmark = pytest.mark.integration
 class Ended(NamedTuple):
     """A command when it ends."""
 
-    compiled: list[str]
-    """Dataclasses whose methods were compiled when their modules were loaded."""
     threads: int
     modules: set[str]
 
@@ -87,8 +71,8 @@ def ended(folder: Path, *options: str, pods: int = 3) -> Ended:
         env=environment,
     )
     assert ran.returncode == 0, ran.stderr
-    compiled, threads, modules = ran.stderr.splitlines()[-3:]
-    return Ended(compiled.split(), int(threads), set(modules.split()))
+    threads, modules = ran.stderr.splitlines()[-2:]
+    return Ended(int(threads), set(modules.split()))
 
 
 def test_a_plan_from_files_loads_only_what_it_uses(tmp_path: Path) -> None:
@@ -96,11 +80,6 @@ def test_a_plan_from_files_loads_only_what_it_uses(tmp_path: Path) -> None:
     assert "tenon.scheduling.engine" in modules
     assert modules.isdisjoint(CLIENTS | DISRUPTION | OF_DISRUPTION | MESSAGES | OLD_VERSIONS | SETTINGS)
     assert modules.isdisjoint(OTHER_KINDS | OF_OTHER_OBJECTS | EMOJI)
-
-
-def test_no_dataclass_is_compiled_before_it_is_used(tmp_path: Path) -> None:
-    """The standard decorator would take a fifth of a small plan's time: see `tenon.late_dataclass`."""
-    assert set(ended(tmp_path, "--disruption").compiled) <= OF_PYDANTIC
 
 
 def test_a_plan_as_json_loads_no_library_for_terminals(tmp_path: Path) -> None:
