@@ -218,7 +218,7 @@ def _solve(
     )
     if is_beaten(fleets):
         return FleetPlan(Plan(), fleets, comparable=False, is_beaten=True), frozenset()
-    placement = placement_of(fleets)
+    placement = placement_of(fleets if columns is not None else ())
     placed_counts = placed_counts or existing_nodes.place(bulk, rooms, expired)
     placer.handed_out.update({id(c): placed_count for c, placed_count in zip(bulk, placed_counts, strict=True)})
     waiting_load: Load = [
