@@ -17,19 +17,23 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.search.carried_out import carried_out
-from tenon.disruption.search.consolidation_price import allows, may_be_spot
+from tenon.disruption.search.consolidation_price import may_be_spot
 from tenon.disruption.search.joined_moves import Joining
 from tenon.disruption.search.move_planner import Budget, Planner, Terms
 from tenon.disruption.search.moves import Move, independent_parts
 from tenon.disruption.search.moves_together import stand_together
-from tenon.disruption.search.room_estimate import PriceEstimate, RoomEstimate
+from tenon.disruption.search.price_estimate import PriceEstimate
+from tenon.disruption.search.room_estimate import RoomEstimate
 from tenon.disruption.search.turns import by_price_per_cost
-from tenon.scheduling.burstable import is_burstable
-from tenon.scheduling.model import Node, Pool
+from tenon.scheduling.model import Node
 
 SET_SIZES = (16, 8, 4, 2, 1)
 """How many nodes to replace together, the largest sets first. A larger set leaves less room unused on its last node,
 but is one command if its pods share new nodes."""
+LARGEST_WITH_CHOICE = 2
+"""How many nodes to replace together if new nodes must leave types open (``minValues``) and too few of them cost less
+than one of the nodes. If several nodes leave, a type must cost less than each of them that it could stay as (DIS-37),
+so large sets of such nodes hardly ever pay, and keep those that do from each other."""
 MAX_ROUNDS = 4
 """How often to look again at the cluster as the moves found so far will leave it."""
 TOO_DEAR = 1.05
@@ -92,11 +96,15 @@ class _Pass:
         """Nodes that take pods in a move that was found. Their pods are no longer those of the model."""
         nodes = self._planner.rescheduler.nodes()
         self._rooms = RoomEstimate(nodes, model.problem.pools, model.details)
-        self._prices = PriceEstimate(self._rooms.names, _sold(model.problem.pools))
-        without_spot = (pool for pool in model.problem.pools if not may_be_spot(pool))
-        self._prices_without_spot = PriceEstimate(self._rooms.names, _sold(without_spot))
+        best_effort = model.problem.min_values_best_effort
+        self._prices = PriceEstimate(self._rooms.names, model.problem.pools, best_effort=best_effort)
+        without_spot = [pool for pool in model.problem.pools if not may_be_spot(pool)]
+        self._prices_without_spot = PriceEstimate(self._rooms.names, without_spot, best_effort=best_effort)
         self._shared: dict[str, float] = {}
         """By candidate, the price of its pods' share of nodes, which each of several set sizes asks for."""
+        self._with_choice: dict[str, float] = {}
+        """By candidate, what `_price_with_choice` said since the last move."""
+        self._for_small_sets = self._without_cheaper_choice(nodes)
         self._closed: frozenset[str] = self._too_dear(nodes)
 
     def moves(self) -> list[Move]:
@@ -105,6 +113,7 @@ class _Pass:
         self._replace()
         if self._closed:
             self._closed = frozenset()
+            self._with_choice.clear()
             self._delete()
             self._replace()
         return self._moves
@@ -126,6 +135,21 @@ class _Pass:
         if not Budget(dict(self._budget.remaining), self._terms.pool_of).take(too_dear):
             return frozenset()
         return frozenset(self._details[claim].node for claim in too_dear)
+
+    def _without_cheaper_choice(self, nodes: Iterable[Node]) -> frozenset[str]:
+        """Return the candidates that are too cheap for large sets, because new nodes must leave types open.
+
+        Too few types that are as large cost less. If a NodePool asks for no ``minValues``, its nodes need not.
+        """
+        by_name = {node.name: node for node in nodes}
+        claims = set()
+        for claim in self._candidates:
+            detail = self._details[claim]
+            prices = self._prices if self._terms.rule.is_free(detail) else self._prices_without_spot
+            room = by_name[detail.node].allocatable
+            if prices.has_only_min_values and prices.of_room_with_choice(room) >= detail.price:
+                claims.add(claim)
+        return frozenset(claims)
 
     def _remaining(self) -> list[str]:
         return [
@@ -171,7 +195,7 @@ class _Pass:
     def _replace(self) -> None:
         for size in SET_SIZES:
             for free in (True, False):
-                self._replace_sets(self._by_waste(alone=size == 1, free=free), size)
+                self._replace_sets(self._by_waste(size, free=free), size)
 
     def _replace_sets(self, waiting: Sequence[str], size: int) -> None:
         while waiting and not self._terms.expired():
@@ -183,20 +207,24 @@ class _Pass:
             if moves:
                 waiting = [claim for claim in waiting if self._details[claim].node not in self._settled]
 
-    def _by_waste(self, *, alone: bool, free: bool) -> list[str]:
-        """Return the nodes that cost more than their pods need, by what they waste per rescheduling cost.
+    def _by_waste(self, size: int, *, free: bool) -> list[str]:
+        """Return the nodes for sets of this size that cost more than their pods need, most waste per cost first.
 
         Those that may be replaced only by on-demand nodes (``free`` is False) are in sets of their own.
         """
         prices = self._prices if free else self._prices_without_spot
+        alone = size == 1
         sets_by_waste = []
         for claim in self._remaining():
+            if size > LARGEST_WITH_CHOICE and claim in self._for_small_sets:
+                continue
             detail = self._details[claim]
             if self._terms.rule.may_replace(detail) and self._terms.rule.is_free(detail) == free:
                 needed = prices.alone(detail.pods) if alone else self._price_of_share(claim, prices)
                 if alone and needed >= detail.price * (1 - LEAST_WASTE):
                     needed = prices.alone(self._rooms.left_over(claim, self._closed))
-                if needed < detail.price * (1 - LEAST_WASTE):
+                most = detail.price * (1 - LEAST_WASTE)
+                if needed < most and self._price_with_choice(claim, prices) < most:
                     sets_by_waste.append(((needed - detail.price) / detail.cost, claim))
         return [claim for _, claim in sorted(sets_by_waste)]
 
@@ -205,6 +233,16 @@ class _Pass:
         price = self._shared.get(claim)
         if price is None:
             price = self._shared[claim] = prices.shared(self._details[claim].pods)
+        return price
+
+    def _price_with_choice(self, claim: str, prices: PriceEstimate) -> float:
+        """Return what the pods that fit on no other node cost if new nodes must leave types open to EC2; 0 if not."""
+        if not prices.has_min_values:
+            return 0.0
+        price = self._with_choice.get(claim)
+        if price is None:
+            left_over = self._rooms.left_over(claim, self._closed)
+            price = self._with_choice[claim] = prices.shared_with_choice(left_over)
         return price
 
     def _batch(self, waiting: Sequence[str], size: int) -> tuple[list[str], list[str]]:
@@ -223,6 +261,8 @@ class _Pass:
         remaining_budget = Budget(dict(self._budget.remaining), self._terms.pool_of)
         within = self._standing([move for move in moves if remaining_budget.take(move.claims)])
         self._planner.accept(within)
+        if within:
+            self._with_choice.clear()
         for move in within:
             self._budget.take(move.claims)
             self._removed_claims.update(move.claims)
@@ -239,13 +279,3 @@ class _Pass:
             if stand_together(self._model, [*self._moves, *standing, move]):
                 standing.append(move)
         return standing
-
-
-def _sold(pools: Iterable[Pool]) -> Iterable[tuple[Mapping[str, int], float]]:
-    """Return the room and the lowest price of each type in each pool that the engine fills with steady load."""
-    for pool in pools:
-        for kind in pool.instance_types:
-            if is_burstable(kind) or not pool.requirements.intersects(kind.requirements):
-                continue
-            if prices := [offering.price for offering in kind.offerings if allows(pool.requirements, offering)]:
-                yield kind.allocatable, min(prices)

@@ -1,4 +1,4 @@
-"""A quick estimate of which nodes could leave because their pods fit on others, and of what each node wastes.
+"""A quick estimate of which nodes could leave because their pods fit on others.
 
 It knows resources, taints and node affinity, and no rules between pods. The engine checks all that it proposes. Without
 it, the search would have to ask the engine about every node, and each answer costs as much as a scheduling batch.
@@ -16,7 +16,6 @@ from tenon.disruption.nodes import NodeDetail
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Toleration, untolerated
-from tenon.resources import CPU, MEMORY
 from tenon.scheduling.existing_nodes import Room, rooms_of
 from tenon.scheduling.model import Node, Plan, Pool
 from tenon.scheduling.pod_classes import combined, resource_names
@@ -193,42 +192,3 @@ def _amounts(pod: Pod, names: Sequence[str]) -> _Amounts:
 
 def _suits(room: Room, terms: Sequence[Requirements], tolerations: Sequence[Toleration]) -> bool:
     return untolerated(tolerations, room.taints) is None and any(map(room.meets, terms))
-
-
-class PriceEstimate:
-    """What the pods of a node would cost at the best price of any type, alone or on a shared node."""
-
-    def __init__(self, names: Sequence[str], room_and_price: Iterable[tuple[Mapping[str, int], float]]) -> None:
-        """Take the allocatable resources and the price of every type that may be launched."""
-        rooms_and_prices = list(room_and_price)
-        self._names = names
-        self._room: Floats = np.array(
-            [[room.get(name, 0) for name in names] for room, _ in rooms_and_prices], dtype=np.float64
-        ).reshape(len(rooms_and_prices), len(names))
-        self._price: Floats = np.array([price for _, price in rooms_and_prices], dtype=np.float64)
-
-    def shared(self, pods: Iterable[Pod]) -> float:
-        """Return the price of the share of a node that the pods need, on the type where it is cheapest."""
-        amounts = self._asked(pods)
-        if not len(self._price):
-            return float("inf")
-        parts = np.divide(
-            amounts, self._room, out=np.where(amounts > 0, np.inf, np.zeros_like(self._room)), where=self._room > 0
-        )
-        return float((parts.max(axis=1) * self._price).min())
-
-    def alone(self, pods: Iterable[Pod]) -> float:
-        """Return the price of the cheapest type that holds all the pods; infinite if none does."""
-        return self._cheapest(self._asked(pods))
-
-    def of_room(self, room: Mapping[str, int]) -> float:
-        """Return the price of the cheapest type with as much CPU and memory; infinite if there is none."""
-        return self._cheapest(np.array([room.get(name, 0) if name in (CPU, MEMORY) else 0 for name in self._names]))
-
-    def _cheapest(self, amounts: Floats) -> float:
-        has_room = (self._room >= amounts).all(axis=1)
-        return float(self._price[has_room].min()) if has_room.any() else float("inf")
-
-    def _asked(self, pods: Iterable[Pod]) -> Floats:
-        requests = [pod.requests for pod in pods]  # one array for each pod would take most of an estimate's time
-        return np.array([sum([request.get(name, 0) for request in requests]) for name in self._names], dtype=np.float64)

@@ -1,0 +1,149 @@
+"""A quick estimate of what the pods of a node would cost on new nodes: the price above which the node wastes money.
+
+It knows resources and ``minValues``, and nothing else of the pods. The engine checks all that it lets through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tenon.apis import labels
+from tenon.disruption.search.consolidation_price import allows
+from tenon.kube.pod import Pod
+from tenon.resources import CPU, MEMORY
+from tenon.scheduling.burstable import is_burstable
+from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Pool
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+
+class PriceEstimate:
+    """What the pods of a node would cost at the best price of any type, alone or on a shared node."""
+
+    def __init__(self, names: Sequence[str], pools: Iterable[Pool], *, best_effort: bool = False) -> None:
+        """Take the types that the engine fills with steady load.
+
+        Args:
+            names: the resources that count.
+            pools: the NodePools that may launch.
+            best_effort: whether new nodes may leave fewer types open than ``minValues`` ask for.
+        """
+        self._names = names
+        self.has_min_values = False
+        """Whether new nodes of a NodePool must leave several types open."""
+        self.has_only_min_values = True
+        """Whether those of all NodePools must."""
+        rooms, prices, rooms_with_choice = [self._rooms_of(())], [np.zeros(0)], [self._rooms_of(())]
+        for pool in pools:
+            kinds, lowest = _sold(pool)
+            room, price = self._rooms_of(kinds), np.array(lowest, dtype=np.float64)
+            asked = {} if best_effort else _min_values(pool, kinds)
+            self.has_min_values |= bool(asked)
+            self.has_only_min_values &= bool(asked) or not kinds
+            rooms.append(room)
+            prices.append(price)
+            rooms_with_choice.append(_with_choice(pool, asked, kinds, room, price) if asked else room)
+        self._room: Floats = np.concatenate(rooms)
+        self._price: Floats = np.concatenate(prices)
+        self._room_with_choice: Floats = np.concatenate(rooms_with_choice)
+
+    def shared(self, pods: Iterable[Pod]) -> float:
+        """Return the price of the share of a node that the pods need, on the type where it is cheapest."""
+        return _cheapest_share(self._asked(pods), self._room, self._price)
+
+    def shared_with_choice(self, pods: Iterable[Pod]) -> float:
+        """Return the price of that share if nodes cost as much as the dearest type that they must leave open.
+
+        A move must save money whichever of its types EC2 launches (DIS-34). One node for all of the pods never costs
+        less than this.
+        """
+        return _cheapest_share(self._asked(pods), self._room_with_choice, self._price)
+
+    def alone(self, pods: Iterable[Pod]) -> float:
+        """Return the price of the cheapest type that holds all the pods; infinite if none does."""
+        return self._cheapest(self._asked(pods))
+
+    def of_room(self, room: Mapping[str, int]) -> float:
+        """Return the price of the cheapest type with as much CPU and memory; infinite if there is none."""
+        return self._cheapest(self._size(room))
+
+    def of_room_with_choice(self, room: Mapping[str, int]) -> float:
+        """Return the least that the dearest type costs which a node with as much room must leave open."""
+        has_room = (self._room_with_choice >= self._size(room)).all(axis=1)
+        return float(self._price[has_room].min(initial=inf))
+
+    def _size(self, room: Mapping[str, int]) -> Floats:
+        return np.array([room.get(name, 0) if name in (CPU, MEMORY) else 0 for name in self._names], dtype=np.float64)
+
+    def _cheapest(self, amounts: Floats) -> float:
+        has_room = (self._room >= amounts).all(axis=1)
+        return float(self._price[has_room].min()) if has_room.any() else inf
+
+    def _rooms_of(self, kinds: Sequence[InstanceType]) -> Floats:
+        rooms = [[kind.allocatable.get(name, 0) for name in self._names] for kind in kinds]
+        return np.array(rooms, dtype=np.float64).reshape(len(rooms), len(self._names))
+
+    def _asked(self, pods: Iterable[Pod]) -> Floats:
+        requests = [pod.requests for pod in pods]  # one array for each pod would take most of an estimate's time
+        return np.array([sum([request.get(name, 0) for request in requests]) for name in self._names], dtype=np.float64)
+
+
+def _sold(pool: Pool) -> tuple[list[InstanceType], list[float]]:
+    """Return the types of a pool that the engine fills with steady load, and the lowest price of each."""
+    kinds, lowest = [], []
+    for kind in pool.instance_types:
+        if is_burstable(kind) or not pool.requirements.intersects(kind.requirements):
+            continue
+        if prices := [offering.price for offering in kind.offerings if allows(pool.requirements, offering)]:
+            kinds.append(kind)
+            lowest.append(min(prices))
+    return kinds, lowest
+
+
+def _min_values(pool: Pool, kinds: Iterable[InstanceType]) -> dict[str, int]:
+    """Return the ``minValues`` about labels of types, which decide how many types a new node must leave open."""
+    of_types = {labels.INSTANCE_TYPE}.union(*(kind.requirements for kind in kinds)) - {*OFFERING_KEYS}
+    return {
+        key: least
+        for key, requirement in pool.requirements.items()
+        if (least := requirement.min_values or 0) > 1 and key in of_types
+    }
+
+
+def _with_choice(
+    pool: Pool, asked: Mapping[str, int], kinds: Sequence[InstanceType], room: Floats, price: Floats
+) -> Floats:
+    """Return, for the price of each type, how much room a node has at most if no type that it leaves open costs more.
+
+    Of each resource that is what as many types have as must be open.
+    """
+    room_with_choice = np.full_like(room, inf)
+    by_price = np.argsort(price, kind="stable")
+    for key, least in asked.items():
+        largest: dict[str, Floats] = {}  # by value of the label
+        for position in by_price:
+            for value in filter(pool.requirements[key].has, _values(kinds[position], key)):
+                largest[value] = np.maximum(largest.get(value, 0.0), room[position])
+            most: Floats | float = 0.0
+            if len(largest) >= least:
+                most = np.partition(list(largest.values()), -least, axis=0)[-least]
+            room_with_choice[position] = np.minimum(room_with_choice[position], most)
+    return room_with_choice
+
+
+def _values(kind: InstanceType, key: str) -> Iterable[str]:
+    if key == labels.INSTANCE_TYPE:
+        return (kind.name,)
+    return kind.requirements[key].members if key in kind.requirements else ()
+
+
+def _cheapest_share(amounts: Floats, room: Floats, price: Floats) -> float:
+    if not amounts.any():
+        return 0.0
+    parts = np.divide(amounts, room, out=np.where(amounts > 0, inf, np.zeros_like(room)), where=room > 0)
+    return float((parts.max(axis=1) * price).min(initial=inf))

@@ -1,0 +1,111 @@
+"""The estimate of what pods cost where new nodes must leave several types open: never more than one node for them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from math import inf
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenon.apis import labels
+from tenon.disruption.deciding import decide
+from tenon.disruption.methods.consolidation import Consolidation
+from tenon.disruption.search import consolidation_search
+from tenon.disruption.search.move_planner import Planner
+from tenon.disruption.search.moves import Move
+from tenon.disruption.search.price_estimate import PriceEstimate
+from tenon.kube.pod import Pod
+from tenon.resources import CPU, MEMORY, PODS, total
+from tenon.scheduling.model import InstanceType
+from tests.tenon.disruption.clusters import Cluster, NodeSpec, PodSpec, PoolSpec, situation
+from tests.tenon.scheduling.builders import AMD64, CATALOG, ON_DEMAND, need, pod, pool
+
+NAMES = (CPU, MEMORY, PODS)
+FAMILY = "karpenter.k8s.aws/instance-family"
+
+
+def price(kind: InstanceType) -> float:
+    return min(offering.price for offering in kind.offerings if offering.capacity_type == labels.ON_DEMAND)
+
+
+def dearest(kinds: list[InstanceType], pods: list[Pod], key: str, least: int) -> float:
+    """Return the least that the dearest type costs among types that hold all pods, with so many values of the label."""
+    asked = {name: sum(item.requests[name] for item in pods) for name in NAMES}
+    values: set[str] = set()
+    for kind in sorted(kinds, key=price):
+        if all(kind.allocatable[name] >= amount for name, amount in asked.items()):
+            values |= {kind.name} if key == labels.INSTANCE_TYPE else set(kind.requirements[key].members)
+        if len(values) >= least:
+            return price(kind)
+    return inf
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 8), st.integers(1, 60)), min_size=1, max_size=8),
+    st.lists(st.sampled_from(CATALOG), min_size=1, unique_by=lambda kind: kind.name),
+    st.sampled_from([labels.INSTANCE_TYPE, FAMILY]),
+    st.integers(2, 4),
+)
+def test_dis34_no_node_for_all_pods_costs_less_than_the_estimate(
+    amounts: list[tuple[int, int]], kinds: list[InstanceType], key: str, least: int
+) -> None:
+    pods = [pod(f"p{number}", str(cpu), f"{memory}Gi") for number, (cpu, memory) in enumerate(amounts)]
+    estimate = PriceEstimate(NAMES, [pool("default", ON_DEMAND, need(key, "Exists", least=least), types=kinds)])
+    assert estimate.shared(pods) <= estimate.shared_with_choice(pods) + 1e-9
+    assert estimate.shared_with_choice(pods) <= dearest(kinds, pods, key, least) + 1e-9
+    assert estimate.of_room_with_choice(total(item.requests for item in pods)) <= dearest(kinds, pods, key, least)
+
+
+@pytest.mark.parametrize(("least", "expected"), [(None, 0.085), (1, 0.085), (2, 0.096), (3, 0.126), (4, inf)])
+def test_dis34_a_node_costs_as_much_as_the_dearest_type_that_it_must_leave_open(
+    least: int | None, expected: float
+) -> None:
+    """The pod fills a c5.large. An m5.large and an r5.large have as much CPU, and nothing else is sold."""
+    own = pool(
+        "default",
+        ON_DEMAND,
+        AMD64,
+        need(labels.INSTANCE_TYPE, "Exists", least=least),
+        types=[kind for kind in CATALOG if kind.name.endswith(".large")],
+    )
+    full = [pod("p", "1900m", "3Gi")]
+    estimate = PriceEstimate(NAMES, [own])
+    assert estimate.shared_with_choice(full) == pytest.approx(expected)
+    assert estimate.of_room_with_choice(full[0].requests) == pytest.approx(expected)
+    assert estimate.has_min_values == estimate.has_only_min_values == ((least or 0) > 1)
+    assert PriceEstimate(NAMES, [own], best_effort=True).shared_with_choice(full) == pytest.approx(0.085)
+
+
+def test_pods_that_need_nothing_new_cost_nothing() -> None:
+    """Also where no type leaves enough others open."""
+    types = need(labels.INSTANCE_TYPE, "Exists", least=100)
+    estimate = PriceEstimate(NAMES, [pool("default", types)])
+    assert estimate.shared_with_choice([]) == 0.0
+    assert estimate.shared_with_choice([pod()]) == inf
+
+
+@pytest.mark.parametrize(("least", "largest"), [(None, 6), (3, 2)])
+def test_dis37_the_engine_plans_no_large_sets_of_nodes_as_cheap_as_the_types_to_leave_open(
+    least: int | None, largest: int
+) -> None:
+    """No two pods fit on one node. Three types that are as large as an m5.2xlarge do not all cost less."""
+    sizes: list[int] = []
+
+    class Observed(Planner):
+        """Notes how many nodes each plan is for."""
+
+        def moves_of(self, claims: Sequence[str], closed: Collection[str] = frozenset()) -> list[Move]:
+            sizes.append(len(claims))
+            return super().moves_of(claims, closed)
+
+    requirements = [{"key": labels.INSTANCE_TYPE, "operator": "Exists", "minValues": least}] if least else []
+    cluster = Cluster(
+        pools={"default": PoolSpec(requirements=requirements)},
+        nodes={f"n{number}": NodeSpec(type="m5.2xlarge", pods=[PodSpec(cpu="5")]) for number in range(6)},
+    )
+    with patch.object(consolidation_search, "Planner", Observed):
+        decide(situation(cluster), [Consolidation()])
+    assert max(sizes) == largest
