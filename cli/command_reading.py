@@ -20,7 +20,7 @@ from temporalio.service import RPCError
 from activities.kubernetes.bounded_concurrency import bounded
 from tenon.apis.reasons import camel_case
 from tenon.fleet.summary import OpenCommand
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import time_text
 from tenon.messages.command_steps import CommandProgress, DisruptInput
 from tenon.messages.disruption import DisruptionCommand, DisruptResult
 from tenon.node.ids import COMMAND_WORKFLOW, workflows_query
@@ -136,7 +136,7 @@ def _waits(ident: str, progress: CommandProgress) -> str:
     """Return what a command waits for, with what ends the wait if that is up to a person."""
     if progress.approve_until is None:
         return progress.waits
-    until = format_instant(progress.approve_until)
+    until = time_text(progress.approve_until)
     answers = f"tenon approve {ident}, or tenon refuse {ident}"
     return f"waits for approval until {until}: {answers}; it is validated again then"
 

@@ -29,6 +29,7 @@ from cli.record_source import RecordError, RecordOption, RecordSource, chosen_re
 from cli.record_times import SinceOption, UntilOption, instant_of
 from tenon.errors import TenonError
 from tenon.kube.node_names import AmbiguousNameError, may_stand_for, whole_name, without_domain
+from tenon.kube.timestamps import time_text
 from tenon.record.entries import Entry, EntryKind
 from tenon.record.entry_sentences import about, sentence, total_price, why
 from tenon.record.history import Question, Subject, answers
@@ -150,7 +151,7 @@ def history(
         print(f"{note}.", file=sys.stderr)
     if not newest and not sources.left_out:
         topic = f" about {name}" if name else ""
-        when = f"{window.since:%Y-%m-%d %H:%M:%S} UTC"
+        when = time_text(window.since)
         print(f"Nothing{topic} is known since {when}.", file=sys.stderr)
         raise typer.Exit(1 if name else 0)
 
@@ -205,7 +206,7 @@ async def _collect(
     if matching > limit:
         sources.notes.append(f"These are the newest {limit} of {matching} entries: --limit shows more")
     if sources.record_begins is not None and sources.record_begins - window.since > LATE:
-        begins = f"{sources.record_begins.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        begins = time_text(sources.record_begins)
         sources.notes.append(f"The oldest entry of the record in this time is of {begins}")
     return sources, [entry for _, _, entry in sorted(newest, key=lambda item: item[:2])]
 

@@ -38,6 +38,7 @@ from cli.options import Cluster, Output, Ticket
 from tenon.fleet.choice import Choice
 from tenon.fleet.order import SortKey, ordered
 from tenon.kube.selector_text import SelectorError
+from tenon.kube.timestamps import time_text
 from tenon.node.remedies import report
 from tenon.node.timeline import details
 from worker.settings import parse_duration
@@ -210,7 +211,7 @@ def keep(
     except ValueError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
-    command = Command("keep", f"kept until {until:%Y-%m-%d %H:%M:%S} UTC", asking(KEEP, until), moves_pods=False)
+    command = Command("keep", f"kept until {time_text(until)}", asking(KEEP, until), moves_pods=False)
     options = Options(cluster, dry_run, reason=reason, ticket=ticket)
     carry_out(command, _choice(name, selector, pool, most), options)
 

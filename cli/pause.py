@@ -21,7 +21,7 @@ from cli.nodes.requests import asked_reason
 from cli.nodes.workflows import run
 from cli.pauses import has_ended, pause, pauses
 from tenon.apis.disruptionfreeze import DisruptionFreeze
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import format_instant, time_text
 from worker.settings import parse_duration
 
 app = create_app()
@@ -62,7 +62,7 @@ def pause_command(
     until = _end(for_)
     names = run(_pause(pools or [], until, asked_reason(reason, "the DisruptionFreeze")))
     scope = f"NodePool {', '.join(pools)}" if pools else "Every NodePool"
-    ends = f"until {format_instant(until)}" if until is not None else "until `tenon resume`"
+    ends = f"until {time_text(until)}" if until is not None else "until `tenon resume`"
     print(f"{scope} is paused {ends} (DisruptionFreeze {', '.join(names)}).")
 
 

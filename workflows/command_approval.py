@@ -14,6 +14,7 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from tenon.disruption.commands import approval_answers, command_page
     from tenon.evolve import evolve
+    from tenon.kube.timestamps import time_text
     from tenon.messages.base import ActivityName
     from tenon.messages.command_approval import REFUSED_HOURS, Approval, ApprovalAnswer, Refusal
     from tenon.messages.command_steps import DisruptInput
@@ -72,7 +73,7 @@ class ApprovableCommand(CommandRun):
         """Wait for a person, for one timer. Return how that ended."""
         since = workflow.now()
         self.approve_until = since + within
-        self.record(f"waits for approval until {self.approve_until:%Y-%m-%d %H:%M:%S} UTC")
+        self.record(f"waits for approval until {time_text(self.approve_until)}")
         self.show("waits for approval")
         with contextlib.suppress(TimeoutError):
             await workflow.wait_condition(

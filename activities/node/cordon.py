@@ -32,7 +32,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.event_reasons import EventReason
 from tenon.kube.records import PodRecord
 from tenon.kube.structs import Object
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import format_instant, time_text
 from tenon.messages.base import ClaimRef
 from tenon.messages.node_steps import CordonInput, CordonResult, NodeInput
 from tenon.node import cordon as decide
@@ -74,7 +74,7 @@ async def cordon(kube: Kube, recorder: EventPublisher, cordon_input: CordonInput
         if not object_json.is_deleting(node):
             await kube.delete(NODES, name, uid=object_json.uid(node))
         if force_at is not None:
-            text = f"all pods will be deleted by {format_instant(force_at)}, whatever protects them"
+            text = f"all pods will be deleted by {time_text(force_at)}, whatever protects them"
             for subject in [node, *([claim.body] if claim is not None else [])]:
                 await recorder.publish(subject, EventReason.TERMINATION_GRACE_PERIOD_EXPIRING, text)
     await _say_why(recorder, cordon_input, claim, node)

@@ -21,7 +21,7 @@ from tenon.kube.event_reasons import EventReason
 from tenon.kube.pod_annotations import protection_mistake
 from tenon.kube.records import PodRecord
 from tenon.kube.structs import Object
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import time_text
 from tenon.messages.node_steps import BlockedPods, DrainInput
 from tenon.node import drain as decide
 from tenon.node.drain import ActionKind
@@ -93,7 +93,7 @@ class Evictor:
         text = first_clauses(sentences, TOLD_BLOCKAGES)
         await self._recorder.publish(self._node, EventReason.FAILED_DRAINING, text)
         if self._drain_input.force_at is not None and not self._drain_input.force:
-            text = f"all pods will be deleted by {format_instant(self._drain_input.force_at)}, whatever protects them"
+            text = f"all pods will be deleted by {time_text(self._drain_input.force_at)}, whatever protects them"
             await self._recorder.publish(self._node, EventReason.TERMINATION_GRACE_PERIOD_EXPIRING, text)
 
     async def _evict_one(self, pod: PodRecord, now: datetime, *, turn: bool) -> None:

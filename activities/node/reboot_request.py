@@ -22,7 +22,7 @@ from tenon.apis.reasons import Reason
 from tenon.errors import TenonError
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import time_text
 from tenon.messages.base import ClaimRef
 from tenon.messages.node import RebootAnswer, RebootRequest
 from tenon.node.ids import REBOOT_UPDATE, nodeclaim_id
@@ -113,7 +113,7 @@ def _is_recorded(claim: ClaimRecord, request: RebootRequest) -> bool:
     if since is None:
         return False
     if since != request.requested_at:
-        raise NotRebootedError(f"NodeClaim {claim.name} reboots already, since {format_instant(since)}")
+        raise NotRebootedError(f"NodeClaim {claim.name} reboots already, since {time_text(since)}")
     return True
 
 

@@ -35,7 +35,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.conditions import is_true
 from tenon.kube.event_reasons import EventReason
 from tenon.kube.structs import Object
-from tenon.kube.timestamps import format_instant, parse_instant
+from tenon.kube.timestamps import format_instant, parse_instant, time_text
 from tenon.messages.base import ClaimRef
 from tenon.messages.node import RebootRequest
 from tenon.messages.node_steps import NodeInput
@@ -119,7 +119,7 @@ async def check(kube: Kube, recorder: EventPublisher, check_input: RebootCheckIn
         return RebootCheck(rebooted=rebooted, ready=ready)
     await _change_node(kube, node, reboot_fence.booted if rebooted else reboot_fence.issued)
     if rebooted:
-        at = format_instant(request.requested_at)
+        at = time_text(request.requested_at)
         text = f"the machine has booted again, as was requested at {at}"
         await recorder.publish(claim.body, EventReason.REBOOT_OBSERVED, text)
     if not (rebooted and ready):
@@ -143,7 +143,7 @@ async def end_failed(kube: Kube, recorder: EventPublisher, failure: RebootFailur
     node = (await find_node(kube, failure, claim)).node
     if node is not None:
         await _change_node(kube, node, reboot_fence.unfenced)
-    at = format_instant(request.requested_at)
+    at = time_text(request.requested_at)
     text = f"the reboot that was requested at {at} failed: {failure.message}"
     await recorder.publish(claim.body, EventReason.REBOOT_FAILED, text)
     await _record_repair(kube, ref, request, failure.result, now())

@@ -39,6 +39,7 @@ from tenon.cost.rows import (
     with_headroom,
 )
 from tenon.cost.split import Consumer, PricedNode
+from tenon.kube.timestamps import time_text
 from tenon.record.entries import CommandEndEntry, CostEntry, Entry, LaunchEntry, RemovalEntry
 from tenon.sentences import counted
 
@@ -171,7 +172,7 @@ class CostReading:
         if not cluster.has_buffers:
             return charges
         if recent:
-            notes.append(f"Headroom is that of {recent[-1].at:%H:%M} UTC, from the record")
+            notes.append(f"Headroom is that of {time_text(recent[-1].at)}, from the record")
             return with_headroom(charges, recent[-1])
         notes.append("Idle room includes the headroom of CapacityBuffers, which a recent record tells apart")
         return charges
@@ -225,5 +226,5 @@ def _notes_of_window(bill: Bill, attribution: Attribution, window: Window, *, ha
         )
     if has_current:
         start = attribution.measured_until or window.since
-        notes.append(f"Since {start:%Y-%m-%d %H:%M} UTC, the cost is divided as pods request room now")
+        notes.append(f"Since {time_text(start)}, the cost is divided as pods request room now")
     return notes

@@ -11,7 +11,7 @@ from cli.cost_view.report import Report
 from cli.fleet_view.layout import append_bar
 from tenon.cost.rows import Dimension, share
 from tenon.cost.split import ConsumerKind
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import time_text
 from tenon.money import HOURS_A_MONTH, dollars, per_hour
 from tenon.sentences import counted
 
@@ -60,7 +60,7 @@ def table(report: Report, width: int | None, *, is_wide: bool = False) -> Table:
 def lines_below(report: Report) -> Iterator[str]:
     """Yield what belongs to the table, a sentence a line."""
     if report.since is not None:
-        yield f"From {format_instant(report.since)} to {format_instant(report.until)}: {_nodes(report)}."
+        yield f"From {time_text(report.since)} to {time_text(report.until)}: {_nodes(report)}."
     else:
         yield f"{_nodes(report)}."
     if text := _bound(report):
@@ -79,7 +79,7 @@ def _bound(report: Report) -> str:
         return ""
     cost = dollars(report.total) / report.hours if report.hours else 0.0
     times = f"; these cost {cost / report.lower_bound:.2f} times that" if report.lower_bound else ""
-    when = f" at {report.bound_at:%H:%M} UTC" if report.bound_at is not None else " on average"
+    when = f" at {time_text(report.bound_at)}" if report.bound_at is not None else " on average"
     return f"Lower bound{when}: any nodes for these pods cost at least {per_hour(report.lower_bound)}{times}"
 
 

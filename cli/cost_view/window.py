@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from tenon.errors import TenonError
-from tenon.kube.timestamps import parse_instant
+from tenon.kube.timestamps import parse_instant, time_text
 from worker.settings import parse_duration
 
 
@@ -39,9 +39,7 @@ def read_window(since: str | None, from_: str | None, to: str | None, now: datet
     until = now if to is None else _time("--to", to)
     start = until - _duration(since) if since is not None else _time("--from", from_ or "")
     if not start < min(until, now):
-        raise CostError(
-            f"The window from {start:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC has no time in the past."
-        )
+        raise CostError(f"The window from {time_text(start)} to {time_text(until)} has no time in the past.")
     return Window(start, min(until, now), is_now=until >= now)
 
 

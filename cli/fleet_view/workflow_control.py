@@ -12,7 +12,7 @@ from typing import Any
 
 from tenon.errors import TenonError
 from tenon.fleet.summary import OpenCommand
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import time_text
 
 ANSWER_SECONDS = 3.0
 """Seconds that the view waits for Temporal to answer."""
@@ -97,7 +97,7 @@ class WorkflowControl:
         from workflows.nodeclaim import NodeClaimWorkflow
 
         state = await self._call(claim, lambda handle: handle.query(NodeClaimWorkflow.status))
-        due = [f"{text} {format_instant(instant)}" for text, instant in deadlines(state)]
+        due = [f"{text} {time_text(instant)}" for text, instant in deadlines(state)]
         return [*([blocked_text(state)] if state.blocked else []), *remedies(state), *due]
 
     async def drain(self, claim: str, reason: str = "") -> str:
@@ -126,7 +126,7 @@ class WorkflowControl:
 
         request = Keep(until=now + KEEP_FOR, by=await user_of_command("tenon top"), reason=reason)
         later = await self._ask(claim, NodeClaimWorkflow.ask_keep, NodeClaimWorkflow.keep, request)
-        return f"{claim}: {later or f'kept until {request.until:%Y-%m-%d %H:%M} UTC'}"
+        return f"{claim}: {later or f'kept until {time_text(request.until)}'}"
 
     async def _ask(self, claim: str, update: Any, signal: Any, request: Any) -> str:
         """Ask the node's workflow. If no worker answers, send a signal, and return that Temporal keeps it."""

@@ -10,6 +10,7 @@ from cli.nodes.listing import NodeList
 from cli.nodes.printed_list import ListOutput, width_of
 from cli.nodes.table import list_lines
 from tenon.fleet.rows import NodeRow
+from tenon.kube.timestamps import time_text
 
 WATCH_SECONDS = 2.0
 """Seconds between two looks at all nodes."""
@@ -27,7 +28,7 @@ async def watch(before: NodeList, read: Callable[[], Awaitable[NodeList]], outpu
         gone_names = [names[claim] for claim in facts_by_claim if claim not in {row.claim for row in nodes.rows}]
         width = width_of(console, output)
         if changed or gone_names:
-            console.print(f"{nodes.now:%H:%M:%S} UTC", style="dim", highlight=False)
+            console.print(time_text(nodes.now), style="dim", highlight=False)
         for line in list_lines(changed, nodes.now, width)[1 : 1 + len(changed)] if changed else ():
             console.print(line, soft_wrap=True, highlight=False)
         for name in gone_names:

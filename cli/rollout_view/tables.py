@@ -12,7 +12,7 @@ from rich.text import Text
 
 from cli.rollout_status import PoolView, RolloutView
 from tenon.apis.noderollout import NodeRolloutSpec, RolloutGates
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import format_instant, time_text
 from tenon.messages.rollout import WaveRecord
 from tenon.rollout.page import operation_sentence
 
@@ -141,7 +141,7 @@ def _pool_lines(pool: PoolView, rollout: RolloutView) -> Iterator[str]:
     yield f"current version {pool.current or 'not known yet'}" + (f", target {pool.target}" if pool.target else "")
     if pool.wave is not None:
         zone = f" in {pool.segment}" if pool.segment else ""
-        since = f", began {_instant(pool.began)}" if pool.began is not None and pool.phase in _UNDER_WAY else ""
+        since = f", began {time_text(pool.began)}" if pool.began is not None and pool.phase in _UNDER_WAY else ""
         yield f"wave {rollout.wave_of(pool)}{zone}{since}"
     if pool.cause:
         yield f"began because: {pool.cause}"
@@ -150,7 +150,7 @@ def _pool_lines(pool: PoolView, rollout: RolloutView) -> Iterator[str]:
     for operation in pool.operations:
         yield operation_sentence(operation)
     for held_node in pool.held_nodes:
-        yield f"{held_node.claim} cannot leave since {_instant(held_node.since)}: {held_node.why}"
+        yield f"{held_node.claim} cannot leave since {time_text(held_node.since)}: {held_node.why}"
 
 
 def _wave_table(waves: Sequence[WaveRecord]) -> Table:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import IntEnum
 from itertools import groupby
 
@@ -262,7 +262,7 @@ def _forecast(console: Console, document: Document, node: str = "") -> None:
         return
     last = looks[-1]
     text = next_consolidation_text(
-        last["at"],
+        datetime.fromisoformat(last["at"]),
         timedelta(seconds=last["inSeconds"]),
         acts=bool(last["commands"]),
         at_the_latest=last.get("atTheLatest", False),

@@ -31,6 +31,7 @@ from cli.switching.memory import Memory
 from cli.switching.observing import Watcher
 from tenon.apis import labels
 from tenon.errors import TenonError
+from tenon.kube.timestamps import time_text
 from tenon.migration import node_states
 from tenon.migration.node_states import Difference
 from tenon.migration.switch import Direction, Phase, Switch
@@ -200,13 +201,13 @@ async def _resumed(
         return None  # nothing was changed yet
     if before.direction is not options.direction:
         raise SwitchError(
-            f"A {before.direction.value} that began at {before.began:%Y-%m-%d %H:%M:%SZ} has not ended: go on with "
+            f"A {before.direction.value} that began at {time_text(before.began)} has not ended: go on with "
             f"`tenon {before.direction.value}`, or undo it with `tenon {before.direction.value} --go-back`."
         )
     if remembered.karpenter != str(watcher.karpenter):
         raise SwitchError(f"The {before.direction.value} under way is that of {remembered.karpenter}: name it.")
     now = utc_now()
-    report(f"The {before.direction.value} of {before.began:%Y-%m-%d %H:%M:%SZ} goes on; it is {before.phase.value}.")
+    report(f"The {before.direction.value} of {time_text(before.began)} goes on; it is {before.phase.value}.")
     if options.go_back and before.phase is not Phase.RETURNING:
         is_installing = before.phase is Phase.INSTALLING and await is_install_begun(watcher.kube)
         if before.stop_first and (is_installing or before.phase is Phase.STARTING):

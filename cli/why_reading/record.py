@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from cli.record_source import RecordError, RecordSource, open_record
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import time_text
 from tenon.record.entries import Entry
 from tenon.record.why.answer import Consulted, Source
 
@@ -54,7 +54,7 @@ class RecordReader:
         if self._source is None:
             return Consulted(Source.RECORD, "none was named")
         number = "1 entry" if self._about == 1 else f"{self._about or 'no'} entries"
-        return Consulted(Source.RECORD, f"{number} in {self._name} since {format_instant(self._since)}")
+        return Consulted(Source.RECORD, f"{number} in {self._name} since {time_text(self._since)}")
 
     def hints(self) -> list[str]:
         """What to do to have a record."""

@@ -23,7 +23,7 @@ from tenon.disruption.search.consolidation_price import LEAST_SAVING, SPOT_FLEXI
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete
 from tenon.disruption.situation import Situation
 from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import time_text
 from tenon.money import per_hour, price_text
 from tenon.node.leave_text import recorded, removal_text
 from tenon.scheduling.deadline import never
@@ -94,7 +94,7 @@ class WhyStays:
         if node.expires_at is None or node.expires_at > situation.now or not is_free(node, situation, Reason.EXPIRED):
             return
         if situation.policies[node.pool].expire_within_budgets:
-            waits = f"It expired at {format_instant(node.expires_at)} and waits ({labels.EXPIRE_WITHIN_BUDGETS})"
+            waits = f"It expired at {time_text(node.expires_at)} and waits ({labels.EXPIRE_WITHIN_BUDGETS})"
             yield from (waits, *(self._of_budgets(node, Reason.EXPIRED) or ["A later check removes it"]))
 
     def _of_other_reasons(self, node: ManagedNode, detail: NodeDetail | None) -> Iterator[str]:
@@ -140,7 +140,7 @@ class WhyStays:
         if not tight:
             return []
         opens = opens_at(budgets, reason, total=total, unavailable=unavailable, now=situation.now)
-        when = f"; it opens at {format_instant(opens)}" if opens is not None else ""
+        when = f"; it opens at {time_text(opens)}" if opens is not None else ""
         names = sorted([*(leaving_node.node or leaving_node.claim for leaving_node in away), *gone_claims])
         counted_already = (
             f"; {first_few(names, SHOWN)} {'counts' if len(names) == 1 else 'count'} as unavailable" if names else ""
@@ -233,7 +233,7 @@ def _of_shortage(node: ManagedNode, detail: NodeDetail | None) -> Iterator[str]:
 
 def why_leaving(claim: ClaimRecord) -> tuple[str, ...]:
     """Return why a node that is leaving does so, as far as its NodeClaim says it."""
-    since = f" since {format_instant(claim.deleted_at)}" if claim.deleted_at is not None else ""
+    since = f" since {time_text(claim.deleted_at)}" if claim.deleted_at is not None else ""
     if not claim.is_true(DISRUPTION_REASON):
         if removals := recorded(claim.annotations):
             return (f"It is leaving{since}: {removal_text(removals[0])}",)

@@ -17,7 +17,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.protection import node_protection, pod_protection
 from tenon.kube.records import NodeRecord, ObjectRecord, PodRecord
 from tenon.kube.taints import UNSCHEDULABLE
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import time_text
 from tenon.sentences import counted
 
 EXPIRES_SOON = timedelta(hours=24)
@@ -122,7 +122,7 @@ def _of_conditions(claim: ClaimRecord, pool: ObjectRecord | None, pods: int, now
         return Disruption(DisruptionState.DRIFTED, str(condition.get("message") or condition.get("reason") or ""))
     expires_at = expiry_of(claim)
     if expires_at is not None and expires_at - now <= EXPIRES_SOON:
-        return Disruption(DisruptionState.EXPIRING, f"expires at {format_instant(expires_at)}")
+        return Disruption(DisruptionState.EXPIRING, f"expires at {time_text(expires_at)}")
     if pool is not None and (never := _never(pool)):
         return Disruption(DisruptionState.NEVER, never)
     if pool is not None and pods and _rules(pool).get("consolidationPolicy") == "WhenEmpty":

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from tenon.apis import labels
 from tenon.apis.duration import go_seconds
 from tenon.kube.records import PodRecord
-from tenon.kube.timestamps import format_instant, from_epoch
+from tenon.kube.timestamps import from_epoch, time_text
 
 
 def node_protection(
@@ -30,7 +30,7 @@ def node_protection(
     if annotation := _lasting_protection(claim, node):
         return annotation
     if keep_until is not None and keep_until > now:
-        return f'the "{labels.KEEP_UNTIL}" annotation of its NodeClaim (until {format_instant(keep_until)})'
+        return f'the "{labels.KEEP_UNTIL}" annotation of its NodeClaim (until {time_text(keep_until)})'
     return ""
 
 
@@ -69,7 +69,7 @@ def pod_protection(pod: PodRecord, now: datetime) -> str:
     end = pod_protected_until(pod)
     if end is None:
         return f"annotation {labels.DO_NOT_DISRUPT} protects it for {value} from its start"
-    return f"annotation {labels.DO_NOT_DISRUPT} protects it until {format_instant(end)}" if now < end else ""
+    return f"annotation {labels.DO_NOT_DISRUPT} protects it until {time_text(end)}" if now < end else ""
 
 
 def pod_protected_until(pod: PodRecord) -> datetime | None:

@@ -36,12 +36,22 @@ def format_instant(instant: datetime) -> str:
     return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def time_text(at: datetime) -> str:
+    """Return a time as all sentences say it: on pages, in events, in conditions and in what commands print.
+
+    There is no "in 3 seconds": what is read was written earlier.
+    """
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
 def next_attempt(at: datetime) -> str:
     """Say when Tenon tries again what was refused. All outputs say it in these words, of the same time."""
-    return f"next attempt at {format_instant(at)}"
+    return f"next attempt at {time_text(at)}"
 
 
 def spoken(at: datetime) -> str:
-    """Return a local time with its weekday and time zone. A time with a mere offset is said in UTC."""
+    """Return an hour of a schedule or freeze, which has a time zone of its own, with its weekday: 'Mon 2026-03-02 at
+    07:00 Europe/Berlin'. A time with a mere offset is said in UTC.
+    """
     zone = getattr(at.tzinfo, "key", "")
     return f"{at:%a %Y-%m-%d at %H:%M} {zone}" if zone else f"{at.astimezone(UTC):%a %Y-%m-%d at %H:%M} UTC"

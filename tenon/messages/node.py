@@ -48,8 +48,15 @@ class OperatorAnswer(Message):
 
 
 def _with_zone(instant: datetime) -> datetime:
-    """Read a time without a zone as UTC. Python cannot compare it, and the node's workflow would fail its tasks."""
-    return instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
+    """Return a time in UTC. One without a zone is read so: Python cannot compare it.
+
+    Raises:
+        ValueError: it is out of range in UTC, so that the node's workflow, which says it in UTC, would fail its tasks.
+    """
+    try:
+        return (instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)).astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"{instant.isoformat()} is out of range: name a time of the years 1 to 9999 in UTC") from None
 
 
 def _whole_seconds(instant: datetime) -> datetime:

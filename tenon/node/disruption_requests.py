@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from tenon.apis.reasons import Reason
+from tenon.kube.timestamps import time_text
 from tenon.messages.node import Disrupt, DisruptAnswer
 from tenon.node import leaving_stages
 from tenon.node.leave_text import command_text
@@ -31,7 +32,7 @@ def answer(state: NodeState, command: Disrupt, now: datetime) -> DisruptAnswer:
     if state.stage is not Stage.LIVE:
         return DisruptAnswer(accepted=False, why=f"not live yet: {state.stage.value}")
     if state.keep_until is not None and now < state.keep_until:
-        return DisruptAnswer(accepted=False, why=f"kept until {state.keep_until.isoformat()}")
+        return DisruptAnswer(accepted=False, why=f"kept until {time_text(state.keep_until)}")
     return DisruptAnswer(accepted=True, price=price)
 
 

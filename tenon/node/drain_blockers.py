@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from tenon.evolve import evolve
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, refused_by
 from tenon.kube.records import PodRecord
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import time_text
 from tenon.messages.node_steps import BlockedPods
 from tenon.sentences import plural
 
@@ -40,7 +40,7 @@ def sentence(blocked: BlockedPods) -> str:
     several = len(blocked.pods) > 1
     subject = f"{len(blocked.pods) + blocked.more} pods ({names}{more})" if several else f"pod {names}"
     end = blocked.deleted_at
-    notice = f"; it is deleted at {format_instant(end)} all the same" if end is not None else ""
+    notice = f"; it is deleted at {time_text(end)} all the same" if end is not None else ""
     return f"{subject} {blocked.why}{notice}"
 
 
@@ -73,7 +73,7 @@ def refused_eviction(
 def overdue_termination(pod: PodRecord) -> BlockedPods:
     """Return what keeps a terminating pod whose grace period is over."""
     deletion = pod.deletion
-    due = f"should have ended by {format_instant(deletion.end)}, " if deletion is not None else ""
+    due = f"should have ended by {time_text(deletion.end)}, " if deletion is not None else ""
     finalizers = tuple(deletion.finalizers) if deletion is not None else ()
     why = f"{due}but its kubelet has not reported its end"
     if finalizers:

@@ -9,6 +9,7 @@ from tenon.apis.nodeclaim import REBOOTING
 from tenon.kube.conditions import condition, is_true
 from tenon.kube.structs import Object
 from tenon.kube.taints import parse_taints, taints_of
+from tenon.kube.timestamps import parse_instant, time_text
 from tenon.resources import parse_resources
 
 
@@ -67,8 +68,8 @@ def ready_condition(node: Object) -> Object:
 
 
 def _since(ready: Object) -> str:
-    since = ready.get("lastTransitionTime")
-    return f" since {since}" if since else ""
+    since = parse_instant(ready.get("lastTransitionTime"))
+    return f" since {time_text(since)}" if since is not None else ""
 
 
 def _why_not_ready(ready: Object) -> str:

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from tenon.apis import labels
 from tenon.apis.reasons import Reason, camel_case
 from tenon.evolve import evolve
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import time_text
 from tenon.messages.node import Removal
 from tenon.money import per_hour
 from tenon.node import ids
@@ -55,7 +55,7 @@ def command_of(actor: str) -> str:
 def approval_text(reason: str, command: str, since: datetime | None) -> str:
     """Return that the removal of a node waits for a person, in a clause. Without ``command`` nobody is asked yet."""
     clause = f"its removal as {reason} waits for approval"
-    since_text = f" since {format_instant(since)}" if since is not None else ""
+    since_text = f" since {time_text(since)}" if since is not None else ""
     return f"{clause}{since_text}: `tenon approve {command}`" if command else clause
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from tenon.kube.timestamps import time_text
 from tenon.messages.base import ActivityName
 from tenon.messages.launch import LaunchInput, PrepareLaunchInput
 from tenon.messages.node import Removal
@@ -50,7 +51,7 @@ def next_step(state: NodeState, now: datetime) -> Step:
         return Run(
             ActivityName.KEEP,
             KeepInput(claim=state.claim, until=state.keep_until),
-            f"keep until {state.keep_until:%Y-%m-%d %H:%M}",
+            f"keep until {time_text(state.keep_until)}",
         )
     match state.stage:
         case Stage.PREPARING | Stage.LAUNCHING if state.deadline is not None and now < state.deadline:

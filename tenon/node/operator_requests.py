@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from tenon.apis.reasons import Reason
+from tenon.kube.timestamps import time_text
 from tenon.messages.node import Keep, Operator, OperatorAnswer
 from tenon.node.leave_text import MAX_DETAIL, MAX_NAME, removal_text
 from tenon.node.state import NodeState, Stage
@@ -76,7 +77,7 @@ def answer(state: NodeState, request: LeaveRequest | Keep, now: datetime) -> Ope
             return OperatorAnswer(accepted=False, why=f"it is leaving already: {removal_text(leave) if leave else ''}")
         is_kept = state.keep_until is not None and state.keep_until > now
         if request.until <= now and not is_kept:
-            why = f"{request.until:%Y-%m-%d %H:%M:%S} UTC is over, and no earlier request keeps it"
+            why = f"{time_text(request.until)} is over, and no earlier request keeps it"
             return OperatorAnswer(accepted=False, why=why)
         return OperatorAnswer(accepted=True)
     stays_otherwise = leave is not None and leave.only_if_empty and state.stage is Stage.CORDONING
@@ -102,5 +103,5 @@ def kept_text(keep: Keep, now: datetime) -> str:
     """Return the line of the timeline for a request to keep the node, which ends an earlier one if its time is over."""
     reason = reason_of(keep)
     because = f": {reason}" if reason else ""
-    line = "no longer kept" if keep.until <= now else f"kept until {keep.until:%Y-%m-%d %H:%M}"
+    line = "no longer kept" if keep.until <= now else f"kept until {time_text(keep.until)}"
     return f"{line}{because} ({actor_of(keep)})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from tenon.kube.timestamps import time_text
 from tenon.messages.base import ActivityName
 from tenon.messages.node_steps import NodeInput
 from tenon.messages.reboot import (
@@ -49,7 +50,7 @@ def reboot_step(state: NodeState, reboot: Reboot, node_input: NodeInput, now: da
                     budget_seconds=leaving_stages.report_blocked_after(state) or leaving_stages.DRAIN_SECONDS,
                     why=f"reboots for {request_text(request)}",
                 ),
-                f"{state.node_name}, at most until {until:%H:%M:%S}" if until else state.node_name,
+                f"{state.node_name}, at most until {time_text(until)}" if until else state.node_name,
                 overtaken_by_force=True,
             )
         case RebootPhase.RECORDING:

@@ -11,7 +11,7 @@ from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.structs import Object
 from tenon.kube.taints import merged, taints_of, without_taint
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import time_text
 from tenon.node import startup_cordon
 from tenon.node.release import with_finalizer
 
@@ -99,7 +99,7 @@ def not_joined(claim: ClaimRecord, console: str) -> Match:
     The text is the same for each check with the same ``console``, so that repetitions write nothing.
     """
     minutes = int(JOINS_WITHIN.total_seconds() // 60)
-    launch = f"its launch at {format_instant(claim.launched_at)}" if claim.launched_at is not None else "its launch"
+    launch = f"its launch at {time_text(claim.launched_at)}" if claim.launched_at is not None else "its launch"
     message = f"no Node has joined for {claim.instance_id} within {minutes} minutes of {launch}: {console}"
     return Match(reason=NOT_JOINED, message=message)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import time_text
 from tenon.messages.node_steps import BlockedPods
 from tenon.node.state import NodeState, Stage
 from tenon.node.timeline import blocked_text
@@ -63,7 +63,7 @@ def report(state: NodeState) -> str:
     due = deadlines(state)
     if due:
         lines += ["", "#### If no one acts", ""]
-        lines += [f"- {text} {format_instant(instant)}" for text, instant in due]
+        lines += [f"- {text} {time_text(instant)}" for text, instant in due]
         if state.stage is Stage.DRAINING and state.force_at is None:
             lines.append(
                 "- It does not end by itself: without a terminationGracePeriod, Tenon tries for as long as needed"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from tenon.kube.timestamps import format_instant, parse_instant
+from tenon.kube.timestamps import parse_instant, time_text
 
 EVENTS = ("DisruptionBlocked", "NodeRepairBlocked")
 """The reasons of the events that say it."""
@@ -29,5 +29,5 @@ def stays(events: Iterable[Mapping[str, Any]], now: datetime) -> str:
         latest[reason] = max(latest.get(reason, (at, "")), (at, str(event.get("message"))))
     if not latest:
         return ""
-    lines = [f"- {text} ({reason}, {format_instant(at)})" for reason, (at, text) in sorted(latest.items())]
+    lines = [f"- {text} ({reason}, {time_text(at)})" for reason, (at, text) in sorted(latest.items())]
     return "\n".join(["#### Why it stays", "", *lines])

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from tenon.evolve import evolve
 from tenon.kube.stopped_times import runs, stopped_times
+from tenon.kube.timestamps import time_text
 from tenon.messages.launch import Instance
 from tenon.money import dollars, instance_charge, nanos, per_hour
 from tenon.node.drain_blockers import sentence
@@ -54,8 +55,8 @@ def pods_text(state: NodeState) -> str:
 
 
 def clock(at: datetime | None) -> str:
-    """Format a time as the details page shows it."""
-    return at.strftime("%Y-%m-%d %H:%M:%S UTC") if at else "-"
+    """Return a time as sentences say it, or a dash."""
+    return time_text(at) if at is not None else "-"
 
 
 def blocked_since(state: NodeState) -> datetime | None:

@@ -18,7 +18,7 @@ from tenon.apis.reasons import Reason
 from tenon.ec2.refusals.backoff import FIRST_PROBE_PAUSE, MAX_PROBE_PAUSE
 from tenon.ec2.refusals.unavailable import UNAVAILABLE_OFFERINGS_TTL, concerns_types
 from tenon.kube.offerings import QUOTA, OfferingKey
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import time_text
 from tenon.sentences import counted, lasting
 
 REPORTED_FROM = 2
@@ -101,7 +101,7 @@ def refused_again(
         return replace(before, refused=refused, last=now)
     message = (
         f"{what_ec2_lacks(launches, unavailable)}; {refused} NodeClaims found no capacity "
-        f"between {format_instant(before.since)} and {format_instant(now)}; while pods wait for these, Tenon asks EC2 "
+        f"between {time_text(before.since)} and {time_text(now)}; while pods wait for these, Tenon asks EC2 "
         f"again {lasting(FIRST_PROBE_PAUSE)} to {lasting(MAX_PROBE_PAUSE)} after each refusal"
     )
     return PoolShortage(refused, before.since, now, message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from tenon.kube.timestamps import time_text
 from tenon.messages.provisioning import BatchOutcome, ClusterCost, CostPart
 from tenon.money import per_hour
 from tenon.provisioning.batch_lines import REMEMBERED, created
@@ -24,7 +25,7 @@ def cost_section(cost: ClusterCost | None, last_batches: Sequence[BatchOutcome],
     bound = f"; any nodes for its pods cost at least {_price(cost.lower_bound)}" if cost.lower_bound else ""
     return [
         "",
-        f"#### What the cluster cost at {cost.at:%Y-%m-%d %H:%M:%S} UTC",
+        f"#### What the cluster cost at {time_text(cost.at)}",
         "",
         f"- {counted(cost.nodes, 'node')}, {_price(cost.price)}{bound}",
         *([f"- not counted: {counted(cost.others, 'node')} that Tenon did not launch"] if cost.others else []),

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from tenon.ec2.refusals.unavailable import Shortage, backoffs_of, by_offering, shortages
 from tenon.evolve import evolve
-from tenon.kube.timestamps import next_attempt
+from tenon.kube.timestamps import next_attempt, time_text
 from tenon.messages.provisioning import (
     BatchOutcome,
     ClusterCost,
@@ -121,7 +121,7 @@ def current_details(
 
 def _pending(plan: PlanResult, refused: Mapping[str, str], room: _Room) -> list[str]:
     """``refused``: the NodeClaims that got no instance. They are no nodes on their way, whatever the plan says."""
-    at = f" at {plan.planned_at:%Y-%m-%d %H:%M:%S} UTC" if plan.planned_at is not None else ""
+    at = f" at {time_text(plan.planned_at)}" if plan.planned_at is not None else ""
     items = [_pending_item(group, remedies, refused, room) for group, remedies in _with_remedies(plan.pending)]
     lines = _items(f"Pods without a node{at}", items, LISTED)
     if plan.pending_left_out:
@@ -200,6 +200,6 @@ def _breaker(open_breaker: LaunchBreaker) -> str:
 
 def _pause(pause: PurchasePause) -> str:
     pods = f"{counted(pause.waiting, 'pod')} ({', '.join(pause.pods)})" if pause.pods else counted(pause.waiting, "pod")
-    until = f"{pause.until:%Y-%m-%d %H:%M:%S} UTC" if pause.until else ""
+    until = time_text(pause.until) if pause.until else ""
     why = f": {pause.refusal}" if pause.refusal else ""
     return f"{pods} until {until}: kube-scheduler placed none on {counted(pause.nodes, 'new node')}{why}"

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from tenon.evolve import evolve
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import time_text
 from tenon.messages.provisioning import PurchasePause
 from tenon.sentences import counted, plural, shortened
 
@@ -162,13 +162,13 @@ def existing_node_sentence(node: str, since: datetime, refusal: str) -> str:
     """Say on a pod that it waits although it should fit on an existing node, so that no node is bought for it."""
     return (
         f"Tenon expects that the pod fits on node {node} and buys no node for it, but kube-scheduler has not placed it "
-        f"there since {format_instant(since)}: {_quoted(refusal)}"
+        f"there since {time_text(since)}: {_quoted(refusal)}"
     )
 
 
 def _until(pause: PurchasePause) -> str:
     assert pause.until is not None
-    return f"Tenon buys no more nodes for them until {format_instant(pause.until)}"
+    return f"Tenon buys no more nodes for them until {time_text(pause.until)}"
 
 
 def _quoted(refusal: str) -> str:

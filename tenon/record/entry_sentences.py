@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import time_text
 from tenon.messages.explanation import Explanation
 from tenon.money import per_hour, price_text
 from tenon.record.entries import (
@@ -74,7 +74,8 @@ def sentence(entry: Entry, name: str = "", *, is_wide: bool = False) -> str:
         case RemovalEntry():
             return _removal(entry)
         case CostEntry():
-            return f"{price_text(entry.cost)} since {entry.since:%H:%M}, of {counted(len(pools_of(entry)), 'NodePool')}"
+            pools = counted(len(pools_of(entry)), "NodePool")
+            return f"{price_text(entry.cost)} since {time_text(entry.since)}, of {pools}"
         case TeardownEntry():
             return _teardown(entry)
         case DisruptionEntry():
@@ -198,7 +199,7 @@ def _command(entry: CommandEntry, most: int) -> str:
     if entry.predicted:
         text += f"; is to save {per_hour(entry.predicted)}"
     if entry.approve_until is not None:
-        text += f"; waits for approval until {format_instant(entry.approve_until)}"
+        text += f"; waits for approval until {time_text(entry.approve_until)}"
     return text
 
 

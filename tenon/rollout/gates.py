@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from tenon.apis.duration import Duration
 from tenon.apis.noderollout import PrometheusGate, RolloutGates
+from tenon.kube.timestamps import time_text
 from tenon.messages.rollout import NodesBefore
 from tenon.sentences import counted, first_few
 
@@ -128,7 +129,7 @@ def _initialized(
         text = f"{first_few(sorted(late), _NAMED)} not initialized within {gates.initialized_within}{why}"
         return GateResult("initialized", Verdict.FAIL, text)
     if starting_since is not None and now - starting_since > _length(gates.initialized_within):
-        text = f"no new node initialized since {starting_since:%H:%M} UTC, within {gates.initialized_within}{why}"
+        text = f"no new node initialized since {time_text(starting_since)}, within {gates.initialized_within}{why}"
         return GateResult("initialized", Verdict.FAIL, text)
     text = f"{len(new) - len(waiting)} of {counted(len(new), 'new node')} initialized{why}"
     return GateResult("initialized", Verdict.WAIT if waiting or refusal else Verdict.PASS, text)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from tenon.evolve import evolve
+from tenon.kube.timestamps import time_text
 from tenon.messages.rollout import HeldNode, PoolProgress
 from tenon.rollout.nodes import PoolNode
 from tenon.sentences import counted, shortened
@@ -77,4 +78,4 @@ def held_text(progress: PoolProgress) -> str:
 
 
 def _drains(since: datetime) -> str:
-    return f"it drains since {since:%Y-%m-%d %H:%M} UTC: `tenon node list --blocked` says why"
+    return f"it drains since {time_text(since)}: `tenon node list --blocked` says why"

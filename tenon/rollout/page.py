@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tenon.kube.timestamps import time_text
 from tenon.messages.rollout import PoolProgress, RolloutInput, RolloutOperation, WaveRecord
 from tenon.sentences import for_temporal_ui, shortened
 
@@ -89,7 +90,7 @@ def operation_sentence(operation: RolloutOperation) -> str:
     wave = f" of wave {operation.wave}" if operation.wave is not None else ""
     why = ", ".join(" ".join(text.split()) for text in (operation.ticket, operation.reason) if text)
     request = f"{operation.by or 'somebody'}: {operation.action}{wave}"
-    return f"{operation.at:%Y-%m-%d %H:%M:%S} UTC {request}" + (f" ({why})" if why else "")
+    return f"{time_text(operation.at)} {request}" + (f" ({why})" if why else "")
 
 
 def _row(wave: WaveRecord) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from tenon.apis.noderollout import NodePoolRollout, NodeRolloutSpec
 from tenon.evolve import evolve
+from tenon.kube.timestamps import time_text
 from tenon.messages.rollout import NodesBefore, PoolProgress, WaveRecord
 from tenon.rollout.gates import GateResult, Verdict, overall
 from tenon.rollout.held_nodes import held_text, lingers, with_held_nodes
@@ -309,5 +310,5 @@ def _under_way(progress: PoolProgress, state: WaveState, now: datetime) -> PoolP
     message = f"{_name(progress)}: {state.replaced} of {goal} replaced, {len(claims)} {leave} now"
     message += held_text(progress)
     if claims and not progress.held_nodes and now - moved_at > STUCK_AFTER:
-        message += f"; no change since {moved_at:%H:%M} UTC: `tenon explain node {claims[0]}` says why"
+        message += f"; no change since {time_text(moved_at)}: `tenon explain node {claims[0]}` says why"
     return evolve(progress, claims=claims, replaced=state.replaced, moved_at=moved_at, message=message)

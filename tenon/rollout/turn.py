@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from tenon.apis.disruption_windows import DisruptionWindow
 from tenon.apis.noderollout import NodeRolloutSpec, RolloutWindow
+from tenon.kube.timestamps import spoken
 from tenon.messages.rollout import PoolProgress
 
 
@@ -42,8 +43,7 @@ def held_back(
     windows = [_window(window) for window in spec.windows]
     if not windows or any(window.is_open(now) for window in windows):
         return ""
-    opening, window = min(((window.next_opening(now), window) for window in windows), key=lambda pair: pair[0])
-    return f"the next window opens on {opening:%a %Y-%m-%d at %H:%M} {window.timezone}"
+    return f"the next window opens on {spoken(min(window.next_opening(now) for window in windows))}"
 
 
 def _window(window: RolloutWindow) -> DisruptionWindow:

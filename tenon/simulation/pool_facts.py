@@ -13,7 +13,7 @@ from tenon.disruption.rules.budgets import UNLIMITED, opens_at
 from tenon.disruption.rules.pool_budgets import BudgetState, budget_states
 from tenon.disruption.situation import Situation
 from tenon.ec2.launch.filters import compatible
-from tenon.kube.timestamps import format_instant, spoken
+from tenon.kube.timestamps import spoken, time_text
 from tenon.money import per_hour
 from tenon.resources import NODES, Resources, format_quantity, parse_resources
 from tenon.schedule.desired import Desired
@@ -195,7 +195,7 @@ def _budget(state: BudgetState, situation: Situation) -> str:
         return text
     policy = situation.policies[state.pool]
     opens = opens_at(policy.budgets, state.reason, total=state.total, unavailable=state.consuming, now=situation.now)
-    return f"{text}; the next at {format_instant(opens)}" if opens is not None else text
+    return f"{text}; the next at {time_text(opens)}" if opens is not None else text
 
 
 def _consolidation(pool: NodePool, nodes: Sequence[ManagedNode], plan: Document) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from tenon.evolve import evolve
+from tenon.kube.timestamps import time_text
 from tenon.messages.teardown import (
     MAX_LISTED,
     ClusterInstance,
@@ -153,12 +154,12 @@ def markdown(report: TeardownReport) -> str:
     actor = f" by {report.by}" if report.by else ""
     reason = f" Reason: {report.reason}." if report.reason else ""
     ticket = f" Ticket: {report.ticket}." if report.ticket else ""
-    ended_at = f", ended {report.ended_at:%Y-%m-%d %H:%M:%S} UTC" if report.ended_at else ""
+    ended_at = f", ended {time_text(report.ended_at)}" if report.ended_at else ""
     sentence = summary(report)
     lines = [
         f"# Teardown of cluster {report.cluster}" + (f" in {report.region}" if report.region else ""),
         "",
-        f"Started {report.started_at:%Y-%m-%d %H:%M:%S} UTC{actor}{ended_at}.{reason}{ticket}",
+        f"Started {time_text(report.started_at)}{actor}{ended_at}.{reason}{ticket}",
         "",
         f"{sentence[:1].upper()}{sentence[1:]}.",
         *_section("Skipped", (f"{step}: {why}" for step, why in sorted(report.skipped.items()))),
@@ -171,7 +172,7 @@ def markdown(report: TeardownReport) -> str:
 
 def _ended_line(item: EndedThing) -> str:
     detail = f", {item.detail}" if item.detail else ""
-    return f"{item.kind} {item.name}{detail}, at {item.at:%H:%M:%S}"
+    return f"{item.kind} {item.name}{detail}, at {time_text(item.at)}"
 
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:

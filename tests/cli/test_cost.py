@@ -21,6 +21,7 @@ from cli.cost_view.window import CostError, read_window
 from cli.main import app
 from tenon.cost.rows import Dimension, Grouping, Row
 from tenon.cost.split import ConsumerKind
+from tenon.kube.timestamps import time_text
 from tenon.money import HOURS_A_MONTH, nanos
 from tenon.record.entries import CommandEndEntry, Entry
 from tenon.record.lines import line_of
@@ -195,8 +196,8 @@ def test_the_lower_bound_is_that_of_the_last_entry_which_has_one(cost: Cost, tmp
     report = document(cost("-o", "json", *record))
     assert report["lowerBoundPerHour"] == 0.05
     times = report["total"]["costPerHour"] / 0.05
-    at = (NOW - quarter).strftime("%H:%M")
-    text = f"Lower bound at {at} UTC: any nodes for these pods cost at least $0.0500 an hour; these cost {times:.2f}"
+    at = time_text(NOW - quarter)
+    text = f"Lower bound at {at}: any nodes for these pods cost at least $0.0500 an hour; these cost {times:.2f}"
     assert f"{text} times that." in cost(*record).stdout.splitlines()
 
 

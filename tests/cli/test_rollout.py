@@ -174,7 +174,7 @@ def test_show_names_the_nodes_that_cannot_leave() -> None:
     view = RolloutView("careful", pools=[PoolView("web", "Progressing", "old", "new", held_nodes=[held_node])])
     console = Console(file=io.StringIO(), width=200)
     print_rollout(view, console)
-    assert f"  web-1 cannot leave since 2026-01-01T00:00:00Z: {why}" in console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert f"  web-1 cannot leave since 2026-01-01 00:00:00 UTC: {why}" in console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     (pool,) = show_document(view)["nodePools"]
     assert pool["heldNodes"] == [{"nodeClaim": "web-1", "since": "2026-01-01T00:00:00Z", "reason": why}]
 

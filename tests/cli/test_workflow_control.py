@@ -29,7 +29,7 @@ async def test_keep_and_drain_say_who_asked_and_a_blocked_node_is_listed(
         await control.drain(NAME)
     async with listed(temporal, cluster, Guarded(grace=timedelta(days=2))) as handle:
         now = utc_now()
-        assert await control.keep(NAME, now) == f"{NAME}: kept until {now + KEEP_FOR:%Y-%m-%d %H:%M} UTC"
+        assert await control.keep(NAME, now) == f"{NAME}: kept until {now + KEEP_FOR:%Y-%m-%d %H:%M:%S} UTC"
         await until(lambda: said(handle, "kept"))
         assert await control.blocked() == frozenset()
         assert await control.drain(NAME, "old disk") == f"{NAME}: draining"

@@ -183,12 +183,12 @@ DRIFTED = """
 def test_a_node_that_leaves_says_why_it_was_disrupted(tmp_path: Path) -> None:
     plan = disrupted(tmp_path, PATIENT + LEAVING + DRIFTED.lstrip("\n"), "--node", "c1").plan
     assert plan["staying"][0]["why"] == [
-        "It is leaving since 2026-01-01T11:00:00Z, and a disruption command removes it for the reason Drifted",
+        "It is leaving since 2026-01-01 11:00:00 UTC, and a disruption command removes it for the reason Drifted",
         "It drifted (AMIDrift): newer",
     ]
     plan = disrupted(tmp_path, PATIENT + LEAVING, "--node", "c1").plan
     assert plan["staying"][0]["why"] == [
-        "It is leaving since 2026-01-01T11:00:00Z, and no disruption command removes it: it expired, or somebody "
+        "It is leaving since 2026-01-01 11:00:00 UTC, and no disruption command removes it: it expired, or somebody "
         "deleted it"
     ]
 
@@ -199,7 +199,8 @@ def test_a_node_that_an_operator_drains_says_who_and_why(tmp_path: Path) -> None
         "  finalizers:", f"  annotations: {{tenon.sh/deleted-because: '{because}'}}\n  finalizers:"
     )
     plan = disrupted(tmp_path, PATIENT + annotated, "--node", "c1").plan
-    assert plan["staying"][0]["why"] == ["It is leaving since 2026-01-01T11:00:00Z: force_drained: broken disk (ann)"]
+    why = "It is leaving since 2026-01-01 11:00:00 UTC: force_drained: broken disk (ann)"
+    assert plan["staying"][0]["why"] == [why]
 
 
 def test_totals_compare_the_nodes_before_and_after(tmp_path: Path) -> None:

@@ -47,8 +47,8 @@ def sentences(answer: Answer) -> str:
 def test_the_table_says_when_consolidation_comes_and_what_it_does_then(tmp_path: Path, options: list[str]) -> None:
     text = sentences(disrupted(tmp_path, UNTIL_ONE, *options, form="table"))
     assert (
-        "Next consolidation: 2026-01-01T13:00:00Z (in 1h), if nothing changes until then: Underutilized: n1 would be "
-        "removed, which saves $0.1920 an hour" in text
+        "Next consolidation: 2026-01-01 13:00:00 UTC (in 1h), if nothing changes until then: Underutilized: n1 would "
+        "be removed, which saves $0.1920 an hour" in text
     )
 
 
@@ -82,4 +82,4 @@ def test_consolidation_that_would_save_nothing_then_says_so(tmp_path: Path) -> N
     full += pod("a", "n1", "3800m") + pod("b", "n2", "3800m")
     assert forecast(tmp_path, full) == [{"at": "2026-01-01T13:00:00Z", "inSeconds": 3600, "commands": []}]
     text = sentences(disrupted(tmp_path, full, form="table"))
-    assert "by 2026-01-01T13:00:00Z (in 1h)" in text
+    assert "by 2026-01-01 13:00:00 UTC (in 1h)" in text

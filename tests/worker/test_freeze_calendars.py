@@ -139,7 +139,7 @@ async def test_the_last_times_hold_while_it_cannot_be_read_and_after_a_restart(w
     assert world.until() == NOW + 30 * HOUR
     status, message = world.condition()
     assert status == "False"
-    assert message.startswith("example.com answers 503. Its last times hold until 2027-01-01T12:00:00Z")
+    assert message.startswith("example.com answers 503. Its last times hold until 2027-01-01 12:00:00 UTC")
     writes = world.writes
     world.now += RETRY
     await world.look()

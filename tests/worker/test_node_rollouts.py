@@ -308,7 +308,7 @@ async def test_a_version_that_ec2_never_launches_fails_its_wave_with_ec2s_senten
     leader.now += timedelta(minutes=1)
     (progress,) = (await leader.advance(progress, uid="1")).pools
     assert progress.phase == "RollingBack"
-    assert f"no new node initialized since 12:00 UTC, within 15m: {REFUSAL}" in progress.message
+    assert f"no new node initialized since 2026-11-23 12:00:00 UTC, within 15m: {REFUSAL}" in progress.message
     assert REFUSAL in progress.history[-1].outcome
 
 
@@ -336,7 +336,7 @@ async def test_a_version_without_any_instance_type_fails_its_wave_and_says_why(b
     leader.now += timedelta(minutes=1)
     (progress,) = (await leader.advance(progress, uid="1")).pools
     assert progress.phase == "RollingBack"
-    assert f"no new node initialized since 12:00 UTC, within 15m: {sentence}" in progress.message
+    assert f"no new node initialized since 2026-11-23 12:00:00 UTC, within 15m: {sentence}" in progress.message
 
 
 async def test_what_a_version_can_launch_is_not_judged_while_ec2_or_its_class_does_not_tell() -> None:

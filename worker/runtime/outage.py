@@ -17,6 +17,7 @@ from activities import loggers
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachableError
+from tenon.kube.timestamps import time_text
 
 REPEAT_SECONDS = 60.0
 CHECK_SECONDS = 10.0
@@ -67,7 +68,7 @@ class Outage:
             return
         begins = not self._sentence
         if begins:
-            self._began, self._since = instant, self._now().strftime("%H:%M:%S UTC")
+            self._began, self._since = instant, time_text(self._now())
         self._sentence = f"{self._service} has not answered since {self._since} ({why})"
         if begins or instant >= self._logged_at + REPEAT_SECONDS:
             self._logged_at = instant

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from tenon.apis.reasons import camel_case, traits_of
 from tenon.disruption.commands import cheaper_place
+from tenon.kube.timestamps import time_text
 from tenon.messages.base import REBOOT
 from tenon.messages.command_approval import REFUSED_HOURS
 from tenon.messages.command_steps import DisruptInput
@@ -134,7 +135,7 @@ def why(command: DisruptionCommand) -> str:
         return ""
     since = min(candidate.since for candidate in command.candidates)
     pods = "It has no pods" if len(command.candidates) == 1 else "They have no pods"
-    return f"{pods} that need another node, since {since:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{pods} that need another node, since {time_text(since)}"
 
 
 def searched_names(command: DisruptionCommand) -> list[str]:
@@ -196,7 +197,7 @@ def current_details(
 
 def _approval_help(command: DisruptionCommand, until: datetime) -> list[str]:
     return [
-        f"It waits for a person until {until:%Y-%m-%d %H:%M:%S} UTC. Without an answer, it is refused then. "
+        f"It waits for a person until {time_text(until)}. Without an answer, it is refused then. "
         "Once approved, it is validated again, and ends without touching anything if it does not hold any more.",
         "",
         f"- `tenon approve {command.id} --reason TEXT`, or the update `approve` with More Actions, Send an Update: "
@@ -210,5 +211,5 @@ def _node(candidate: DisruptionCandidate) -> str:
     node = f", Node {candidate.node}" if candidate.node else ""
     price = f", {per_hour(candidate.price)}" if candidate.price else ""
     pods = f", {counted(len(candidate.pods), 'pod')} to move" if candidate.pods else ""
-    since = f", since {candidate.since:%Y-%m-%d %H:%M:%S} UTC"
+    since = f", since {time_text(candidate.since)}"
     return f"- NodeClaim {candidate.claim} of NodePool {candidate.pool}{node}{price}{pods}{since}"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from tenon.apis.reasons import camel_case
+from tenon.kube.timestamps import time_text
 from tenon.messages.forecast import ConsolidationForecast, ForecastCommand, ForecastNode, LeavingNode
 from tenon.money import per_hour
 from tenon.sentences import counted, first_few, for_temporal_ui, lasting, shortened
@@ -34,16 +35,16 @@ NO_ANSWER = (
 """What an operator hears if the planner fails."""
 
 
-def next_consolidation_text(at: str, wait: timedelta, *, acts: bool, at_the_latest: bool = False) -> str:
+def next_consolidation_text(at: datetime, wait: timedelta, *, acts: bool, at_the_latest: bool = False) -> str:
     """Say when consolidation would act, before a list of what it would do, or when all waits are over without a move.
 
     Args:
-        at: the time, as text.
+        at: the time.
         wait: how long it is until then.
         acts: whether it would do something.
         at_the_latest: whether it may act earlier.
     """
-    when = f"{at} (in {lasting(wait)})"
+    when = f"{time_text(at)} (in {lasting(wait)})"
     if acts:
         latest = "at the latest " if at_the_latest else ""
         return f"Next consolidation: {latest}{when}, if nothing changes until then:"
@@ -81,9 +82,11 @@ def _introduction(forecast: ConsolidationForecast) -> str:
         return f"{NOTHING_ENDS}."
     if forecast.at == forecast.asked_at:
         return "Next consolidation: now, within seconds:"
-    at = f"{forecast.at:%Y-%m-%d %H:%M:%S} UTC"
     text = next_consolidation_text(
-        at, forecast.at - forecast.asked_at, acts=bool(forecast.commands), at_the_latest=forecast.at_the_latest
+        forecast.at,
+        forecast.at - forecast.asked_at,
+        acts=bool(forecast.commands),
+        at_the_latest=forecast.at_the_latest,
     )
     return text if forecast.commands else f"{text}."
 

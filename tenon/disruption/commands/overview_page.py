@@ -11,6 +11,7 @@ from tenon.apis.reasons import camel_case
 from tenon.disruption.commands import forecast_page
 from tenon.disruption.commands.command_page import ANSWER
 from tenon.evolve import evolve
+from tenon.kube.timestamps import time_text
 from tenon.messages.disruption import OpenCommand, PoolSavings, RecentCommand
 from tenon.messages.forecast import ConsolidationForecast
 from tenon.money import per_hour
@@ -144,7 +145,7 @@ def _answers(cluster: str) -> list[str]:
 def _forecast(forecast: ConsolidationForecast | None, most: int) -> list[str]:
     if forecast is None:
         return []
-    title = f"Forecast, as asked at {forecast.asked_at:%Y-%m-%d %H:%M:%S} UTC"
+    title = f"Forecast, as asked at {time_text(forecast.asked_at)}"
     first, *rest = forecast_page.lines(forecast, most)
     return ["", f"#### {title}", "", first, "", *rest]
 
@@ -164,7 +165,7 @@ def _commands(open_commands: Mapping[str, OpenCommand]) -> list[str]:
     for command, names in claims.items():
         entry = open_commands[names[0]]
         awaits = ", waits for its replacement" if entry.awaits_replacement else ""
-        since = f"since {entry.since:%Y-%m-%d %H:%M:%S} UTC"
+        since = f"since {time_text(entry.since)}"
         lines.append(f"- `{command}`: {camel_case(entry.reason)}, {first_few(names, NAMED_NODES)}, {since}{awaits}")
     return lines
 
@@ -178,14 +179,14 @@ def _budgets(open_commands: Mapping[str, OpenCommand]) -> list[str]:
 
 def _later(open_commands: Mapping[str, OpenCommand]) -> list[str]:
     return [
-        f"- {claim} until {entry.until:%Y-%m-%d %H:%M:%S} UTC: command `{entry.command}`"
+        f"- {claim} until {time_text(entry.until)}: command `{entry.command}`"
         for claim, entry in sorted(open_commands.items())
     ]
 
 
 def _refused(open_commands: Mapping[str, OpenCommand]) -> list[str]:
     return [
-        f"- {claim} until {entry.until:%Y-%m-%d %H:%M:%S} UTC: command `{entry.command}`, {entry.refused}"
+        f"- {claim} until {time_text(entry.until)}: command `{entry.command}`, {entry.refused}"
         for claim, entry in sorted(open_commands.items())
     ]
 
@@ -193,6 +194,6 @@ def _refused(open_commands: Mapping[str, OpenCommand]) -> list[str]:
 def _slowed(savings: Mapping[str, PoolSavings]) -> list[str]:
     return [
         f"- {pool}: the last {counted(saving.short, 'command')} saved {per_hour(saving.reached)} instead of "
-        f"{per_hour(saving.predicted)}, measured {saving.at:%Y-%m-%d %H:%M:%S} UTC"
+        f"{per_hour(saving.predicted)}, measured {time_text(saving.at)}"
         for pool, saving in sorted(savings.items())
     ]

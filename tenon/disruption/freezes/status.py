@@ -11,7 +11,7 @@ from tenon.apis.conditions import clear_condition, set_condition, with_validatio
 from tenon.apis.disruptionfreeze import DisruptionFreeze, DisruptionFreezeStatus
 from tenon.disruption.freezes.calendar_times import known_times
 from tenon.disruption.freezes.freeze import NEVER, freeze_of
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import format_instant, time_text
 
 INVALID = "DisruptionFreezeInvalid"
 CALENDAR_READ = "CalendarRead"
@@ -76,7 +76,7 @@ def _with_calendar(
     if times is None:
         consequence = "The NodePools that it selects are frozen until it can be read"
     else:
-        consequence = f"Its last times hold until {format_instant(times.known_until)}, and all of the time after that"
+        consequence = f"Its last times hold until {time_text(times.known_until)}, and all of the time after that"
     return set_condition(
         conditions,
         CALENDAR_READ,

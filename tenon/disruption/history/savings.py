@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
 from tenon.apis.reasons import traits_of
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import time_text
 from tenon.messages.disruption import (
     DisruptionCandidate,
     DisruptionCommand,
@@ -112,7 +112,7 @@ def sentence(savings: PoolSavings) -> str:
     return (
         f"the last consolidation commands saved {per_hour(savings.reached)} instead of "
         f"{price_text(savings.predicted)}, so they run one at a time, and the next one starts at "
-        f"{format_instant(waits_until(savings))} at the earliest"
+        f"{time_text(waits_until(savings))} at the earliest"
     )
 
 

@@ -28,7 +28,7 @@ from tenon.disruption.search.terminate_first import (
 )
 from tenon.disruption.situation import Situation
 from tenon.kube.pod import Pod
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import time_text
 from tenon.rollout.versions import PoolRollout
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.model import Plan, PlannedClaim
@@ -309,7 +309,7 @@ def _explanation(
         yield f"NodeRollout {rollout.rollout} replaces it{version}{cause}"
     if detail.drifted:
         why = f": {detail.drift_message}" if detail.drift_message else ""
-        yield f"{detail.drifted} since {format_instant(since)}{why}"
+        yield f"{detail.drifted} since {time_text(since)}{why}"
     if terminate_first is None:
         yield from replacement_lines(claims, placements)
         return

@@ -15,7 +15,7 @@ from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.rules.pool_budgets import PoolBudgets
 from tenon.disruption.search.size_limits import chosen
 from tenon.disruption.situation import Situation
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import time_text
 
 
 class Expiration:
@@ -30,7 +30,7 @@ class Expiration:
         policy = situation.policies.get(node.pool)
         if policy is None or not policy.expire_within_budgets or node.expires_at is None:
             return ""
-        return f"it expires at {format_instant(node.expires_at)}"
+        return f"it expires at {time_text(node.expires_at)}"
 
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
         """Return a command with the nodes that leave now."""

@@ -19,7 +19,7 @@ from tenon.disruption.decision import Candidate, Command
 from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.pool_policy import PoolPolicy
 from tenon.disruption.situation import AskedApproval, Situation
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import time_text
 from tenon.messages.disruption import OpenCommand
 from tenon.node.leave_text import approval_text
 from tenon.resources import CPU
@@ -152,7 +152,7 @@ def why_asked(node: ManagedNode, situation: Situation) -> str:
     """Return what a person is asked or has answered about a node, in a clause."""
     asked_approval = situation.approvals[node.claim]
     if asked_approval.refused:
-        until = f" until {format_instant(asked_approval.until)}" if asked_approval.until is not None else ""
+        until = f" until {time_text(asked_approval.until)}" if asked_approval.until is not None else ""
         return f"it is left alone{until}, because {asked_approval.refused} (command {asked_approval.command})"
     return approval_text(asked_approval.reason.snake_case, asked_approval.command, asked_approval.since)
 

@@ -34,7 +34,7 @@ from tenon.disruption.rules.approvals import is_asked_for, refused_until, stays_
 from tenon.disruption.rules.consolidatable import is_over, over_at
 from tenon.disruption.rules.repair import has_bound
 from tenon.disruption.situation import Situation
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import time_text
 from tenon.sentences import counted
 
 Keeps = Callable[[ManagedNode, Situation], object]
@@ -185,7 +185,7 @@ def _is_early(node: ManagedNode, situation: Situation) -> bool:
 
 
 def _expiry(node: ManagedNode, _: Situation) -> str:
-    return f"it expires at {format_instant(node.expires_at)}" if node.expires_at is not None else "it never expires"
+    return f"it expires at {time_text(node.expires_at)}" if node.expires_at is not None else "it never expires"
 
 
 def _is_frozen(node: ManagedNode, situation: Situation) -> bool:
@@ -284,8 +284,8 @@ def _consolidate_after(node: ManagedNode, situation: Situation) -> str:
         return "it is not known when a pod last came or went"
     last_change = "it has been empty since" if node.empty else "a pod came or went, or the node was initialized, at"
     over = over_at(situation.policies[node.pool], since)
-    until = f"is over at {format_instant(over)}" if over is not None else "is Never"
-    return f"{last_change} {format_instant(since)}, and consolidateAfter of NodePool {node.pool} {until}"
+    until = f"is over at {time_text(over)}" if over is not None else "is Never"
+    return f"{last_change} {time_text(since)}, and consolidateAfter of NodePool {node.pool} {until}"
 
 
 def _consolidate_after_ends(node: ManagedNode, situation: Situation) -> datetime | None:
@@ -300,7 +300,7 @@ def _rests(node: ManagedNode, situation: Situation) -> bool:
 def _rest(node: ManagedNode, situation: Situation) -> str:
     ends = _rest_ends(node, situation)
     assert ends is not None
-    return f"consolidation created it, so it rests until {format_instant(ends)} ({labels.REST_AFTER_MOVE})"
+    return f"consolidation created it, so it rests until {time_text(ends)} ({labels.REST_AFTER_MOVE})"
 
 
 def _rest_ends(node: ManagedNode, situation: Situation) -> datetime | None:
@@ -322,8 +322,8 @@ def _pods_rest(node: ManagedNode, situation: Situation) -> str:
     assert last is not None
     often = "once" if times == 1 else f"{times} times"
     return (
-        f"disruption commands have moved its pod {resting.key} {often} in the last day, at {format_instant(last)} for "
-        f"the last time, so consolidation lets it rest until {format_instant(until)}"
+        f"disruption commands have moved its pod {resting.key} {often} in the last day, at {time_text(last)} for "
+        f"the last time, so consolidation lets it rest until {time_text(until)}"
     )
 
 

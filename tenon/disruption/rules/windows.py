@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from tenon.apis.disruption_windows import DisruptionWindow
+from tenon.kube.timestamps import spoken
 
 
 def why_closed(windows: Sequence[DisruptionWindow] | None, reason: str, now: datetime) -> str:
@@ -22,8 +23,8 @@ def why_closed(windows: Sequence[DisruptionWindow] | None, reason: str, now: dat
     mine = [window for window in windows if reason in window.reasons]
     if not mine or any(window.is_open(now) for window in mine):
         return ""
-    at, zone = min(((window.next_opening(now), window.timezone) for window in mine), key=lambda opening: opening[0])
-    return f"outside its disruption windows, the next opens on {at:%a %Y-%m-%d at %H:%M} {zone}"
+    opening = min(window.next_opening(now) for window in mine)
+    return f"outside its disruption windows, the next opens on {spoken(opening)}"
 
 
 def opening_of(windows: Sequence[DisruptionWindow] | None, reason: str, now: datetime) -> datetime | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from tenon.kube.timestamps import time_text
 from tenon.messages.nodeclass import NodeClassInput, NodeClassResult
 
 ABOUT = """This workflow keeps one EC2NodeClass resolved: its subnets, security groups, images and instance profile.
@@ -30,7 +31,7 @@ def current_details(name: str, result: NodeClassResult, next_at: datetime) -> st
             f"### EC2NodeClass {name} is {readiness}",
             "",
             f"- Generation {result.generation}{message}",
-            f"- Resolved again {next_at:%Y-%m-%d %H:%M:%S} UTC, or when it changes",
+            f"- Resolved again {time_text(next_at)}, or when it changes",
             "",
             "#### What you can send",
             "",

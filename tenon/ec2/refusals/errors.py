@@ -29,7 +29,7 @@ from tenon.ec2.refusals.scopes import (
 from tenon.ec2.refusals.vcpu_quotas import quota_of
 from tenon.ec2.types.placement_groups import SPREAD
 from tenon.kube.offerings import OfferingKey
-from tenon.kube.timestamps import format_instant, next_attempt
+from tenon.kube.timestamps import next_attempt, time_text
 from tenon.messages.offerings import OfferingRef
 from tenon.sentences import lasting
 
@@ -115,7 +115,7 @@ def _value_reason(message: str) -> str:
 def throttled_text(call: str, since: datetime, now: datetime, next_try: datetime) -> str:
     """Say which call EC2 throttles, for how long, and when it is tried next."""
     return (
-        f"EC2 has throttled {call} for {lasting(now - since)}, since {format_instant(since)}: the launch waits; "
+        f"EC2 has throttled {call} for {lasting(now - since)}, since {time_text(since)}: the launch waits; "
         f"{next_attempt(next_try)}"
     )
 

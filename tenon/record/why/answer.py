@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import format_instant, time_text
 
 MAX_LINES = 60
 """The most lines of a section: an answer is one page."""
@@ -82,7 +82,7 @@ def _shortened(lines: Sequence[Line]) -> list[Line]:
 
 def clock(at: datetime | None) -> str:
     """Format a time for people."""
-    return at.strftime("%Y-%m-%d %H:%M:%S UTC") if at is not None else "an unknown time"
+    return time_text(at) if at is not None else "an unknown time"
 
 
 def to_document(answer: Answer) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from tenon.apis import labels
+from tenon.kube.timestamps import time_text
 from tenon.report.advice.base import Advice, Question, cost_text
 from tenon.report.live import LiveNode, dollars_a_day
 
@@ -35,7 +36,7 @@ def expire_together(question: Question) -> Iterator[Advice]:
             rule="expire-together",
             sentence=(
                 f"{cost_text(nodes)} of NodePool {pool} expire within the same hour, from "
-                f"{burst[0][0]:%Y-%m-%d %H:%M} UTC, and expiration asks no disruption budget"
+                f"{time_text(burst[0][0])}, and expiration asks no disruption budget"
             ),
             action=(
                 f'The annotation {labels.EXPIRE_WITHIN_BUDGETS}: "true" on NodePool {pool} makes them wait for its '

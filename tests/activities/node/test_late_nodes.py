@@ -60,7 +60,7 @@ async def test_lif03_a_claim_without_a_node_says_after_three_minutes_what_the_co
     answer = await look(world, Console('kubelet[1]: "Unable to register node" err="Unauthorized"'))
     assert world.status_of("Registered") == ("Unknown", "NodeNotJoined")
     assert says(world).startswith(
-        "no Node has joined for i-1 within 3 minutes of its launch at 2026-03-01T12:00:00Z: its console output says "
+        "no Node has joined for i-1 within 3 minutes of its launch at 2026-03-01 12:00:00 UTC: its console output says "
         "that the API server does not accept the node's role: give the role an access entry of type EC2_LINUX"
     )
     assert 'err="Unauthorized"' in says(world)

@@ -17,6 +17,7 @@ from activities.node.reboot_activities import RebootActivities
 from activities.node.reboot_drain import drain_for_reboot
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.timestamps import time_text
 from tenon.messages.node import RebootRequest
 from tenon.messages.node_steps import NodeInput
 from tenon.messages.reboot import (
@@ -230,7 +231,7 @@ async def test_n15_164_a_failed_reboot_tightens_the_deadline(present: str, remai
     assert ClaimRecord.of(world.claim).termination_timestamp == now + timedelta(seconds=remainder)
     assert world.recorder.events[-1][2:] == (
         "RebootFailed",
-        f"the reboot that was requested at {stamp(START)} failed: it is dark",
+        f"the reboot that was requested at {time_text(START)} failed: it is dark",
     )
     assert sample("karpenter_nodes_reboots_total", result="recovery_timeout") == before + 1
 

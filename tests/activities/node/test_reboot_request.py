@@ -12,6 +12,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.node.reboot_request import request_reboot
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.timestamps import time_text
 from tenon.messages.node import RebootAnswer, RebootRequest
 from tenon.node.ids import REBOOT_UPDATE, nodeclaim_id
 from tenon.node.reboot_record import operation_id, recorded_request
@@ -114,7 +115,7 @@ async def test_a_claim_that_reboots_already_refuses_another_request() -> None:
     world = World().put_live()
     await ask(world, wanted())
     answer, workflows = await ask(world, wanted(AT + timedelta(seconds=1)))
-    assert (answer.accepted, answer.why) == (False, f"NodeClaim {REF.name} reboots already, since {stamp(AT)}")
+    assert (answer.accepted, answer.why) == (False, f"NodeClaim {REF.name} reboots already, since {time_text(AT)}")
     assert not workflows.messages
 
 

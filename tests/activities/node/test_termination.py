@@ -265,7 +265,7 @@ async def test_the_time_of_forced_deletion_is_on_claim_and_node() -> None:
     await run(world)
     events = [event for event in world.recorder.events if event[2] == "TerminationGracePeriodExpiring"]
     assert {event[0] for event in events} == {"Node", "NodeClaim"}
-    assert all("2026-03-01T12:10:00Z" in event[3] for event in events)
+    assert all("2026-03-01 12:10:00 UTC" in event[3] for event in events)
 
 
 WHY = {"why": "Empty for 15s (command c-1)", "life": "m5.large, $0.1000 an hour, lived 3m"}

@@ -62,8 +62,8 @@ async def test_aws048_a_claim_says_which_call_is_throttled_how_long_and_when_the
     await shown_for(world, 6, lambda _: Throttling("CreateFleet", lasted=4.0, next_try=8.0))
     assert world.status_of("Launched") == ("Unknown", "RequestLimitExceeded")
     assert says(world) == (
-        "EC2 has throttled CreateFleet for 4s, since 2026-03-01T12:00:01Z: the launch waits; "
-        "next attempt at 2026-03-01T12:00:13Z"
+        "EC2 has throttled CreateFleet for 4s, since 2026-03-01 12:00:01 UTC: the launch waits; "
+        "next attempt at 2026-03-01 12:00:13 UTC"
     )
 
 

@@ -208,7 +208,7 @@ async def test_a_pod_waits_until_the_refusals_end_and_says_for_what() -> None:
     assert await of.plan() == []
     (name,) = of.said("FailedScheduling")
     assert "pod: NodePool default: EC2 refused c6g.large at $0.0680 an hour, and the cheapest node left is " in name
-    assert f": next attempt at {of.at.now + UNAVAILABLE_FOR:%Y-%m-%dT%H:%M:%SZ}; the pod waits because " in name
+    assert f": next attempt at {of.at.now + UNAVAILABLE_FOR:%Y-%m-%d %H:%M:%S} UTC; the pod waits because " in name
     assert of.at.batcher.undecided() == []
     of.at.now += UNAVAILABLE_FOR
     assert [pod.name for pod in of.at.batcher.undecided()] == ["a"]
@@ -257,7 +257,7 @@ async def test_the_reason_of_a_pod_and_the_page_name_what_ec2_refuses() -> None:
     assert "next attempt" not in group.why  # the page names the time once, with what EC2 refuses
     event = of.said("FailedScheduling")[-1]
     assert group.why.partition(" (")[0] in event
-    assert f"next attempt at {again:%Y-%m-%dT%H:%M:%SZ}" in event
+    assert f"next attempt at {again:%Y-%m-%d %H:%M:%S} UTC" in event
 
 
 async def test_a_nodeclaim_that_probes_says_that_it_avoids_nothing_else() -> None:

@@ -76,7 +76,7 @@ async def test_sch018_two_nodes_without_their_pod_pause_and_the_pod_says_so() ->
     (text,) = at.said("a")
     assert "Tenon bought 2 nodes for this pod" in text
     assert REFUSAL.rstrip(".") in text
-    assert "until 2026-03-01T12:01:42Z" in text
+    assert "until 2026-03-01 12:01:42 UTC" in text
     ((kind, name, reason, events),) = [event for event in at.recorder.events if event[2] == "NodesNotUsed"]
     assert (kind, name, reason) == ("NodePool", "default", "NodesNotUsed")
     assert "such as default/a" in events
@@ -357,7 +357,7 @@ async def test_sch018_a_pod_that_waits_beside_a_node_where_it_should_fit_says_so
     await at.buy()
     assert set(at.said("a")) == {
         "Tenon expects that the pod fits on node node-1 and buys no node for it, but kube-scheduler has not placed it "
-        f'there since 2026-03-01T12:00:00Z: "{REFUSAL.rstrip(".")}"'
+        f'there since 2026-03-01 12:00:00 UTC: "{REFUSAL.rstrip(".")}"'
     }, "the same words each time, which make one event"
 
 

@@ -12,6 +12,7 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from tenon.evolve import evolve
+from tenon.kube.timestamps import time_text
 from tenon.messages.provisioning import LaunchReport, PendingPods, PurchasePause, ShortageWait, UnavailableTypes
 from tests.cli.nodes.blocked_node import NAME, Tenon, listed
 from tests.cli.test_disruptions import running
@@ -96,7 +97,8 @@ async def test_the_nodepools_that_ec2_refuses_are_listed_with_the_blocked_nodes(
         assert (shortage["nodeClaim"], shortage["nodePool"]) == ("", "")
         assert shortage["why"].startswith(sentence)
         (offering,) = shortage["offerings"]
-        assert offering.pop("nextAttemptAt") == shortage["why"].removeprefix(sentence), "the only time that is named"
+        attempt = time_text(datetime.fromisoformat(offering.pop("nextAttemptAt")))
+        assert attempt == shortage["why"].removeprefix(sentence), "the only time that is named"
         assert "tenon explain nodepool NAME" in shortage["remedies"][-1]
         assert shortage["remedies"][-1].replace("`", "") in " ".join(table.output.replace("`", "").split())
         assert "tenon doctor" in row["remedies"][-1]
@@ -138,7 +140,7 @@ async def test_sch018_pods_for_which_no_nodes_are_bought_are_listed_with_the_blo
         text = (
             "Tenon bought 2 nodes for pods shop/db-0, shop/db-1, shop/db-2 and 4 more, and kube-scheduler placed none "
             'of them there: "0/3 nodes are available: 3 Insufficient ephemeral-storage". Tenon buys no more nodes for '
-            f"them until {until_then:%Y-%m-%dT%H:%M:%SZ}, unless they, a NodePool or an EC2NodeClass change"
+            f"them until {until_then:%Y-%m-%d %H:%M:%S} UTC, unless they, a NodePool or an EC2NodeClass change"
         )
         assert f"Pods: {text}" in " ".join(table.output.split())
         assert "shop/old-0" not in table.output
@@ -238,7 +240,7 @@ async def test_pods_that_wait_in_a_shortage_are_listed_while_ec2_refuses_what_th
         row, capacity = json.loads(rows.stdout)
         assert (row["nodeClaim"], row["nodePool"], row["blocked"]) == ("", "web", True)
         assert row["why"].startswith(sentence)
-        assert row["why"].endswith(row["nextAttemptAt"])
+        assert row["why"].endswith(time_text(datetime.fromisoformat(row["nextAttemptAt"])))
         assert row["nextAttemptAt"] == capacity["offerings"][0]["nextAttemptAt"]
         assert "kubectl annotate pod -n team a tenon.sh/shortage-policy=Buy" in row["remedies"][-1]
 

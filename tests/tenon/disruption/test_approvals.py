@@ -113,7 +113,7 @@ def test_a_waiting_or_refused_node_stays_and_says_why() -> None:
     waiting = replace(state, approvals=approvals_of({"n0": WAITING}))
     (hold,) = holds(node, waiting, Reason.DRIFTED)
     assert hold.why == (
-        "its removal as drifted waits for approval since 2026-11-21T12:00:00Z: `tenon approve drifted-1`"
+        "its removal as drifted waits for approval since 2026-11-21 12:00:00 UTC: `tenon approve drifted-1`"
     )
     assert hold.until is None
     refused = replace(state, approvals=approvals_of({"n0": REFUSED}))

@@ -119,7 +119,7 @@ def test_the_condition_says_what_came_of_the_last_try_and_what_holds() -> None:
     stale = freeze({"calendar": {**model.to_dict()["status"]["calendar"], **failed["calendar"]}})
     _, _, message = condition_of(stale)
     assert message == (
-        "example.com answers 404. Its last times hold until 2026-11-06T16:00:00Z, and all of the time after that"
+        "example.com answers 404. Its last times hold until 2026-11-06 16:00:00 UTC, and all of the time after that"
     )
 
 

@@ -111,7 +111,7 @@ def test_dis03_pods_that_fit_nowhere_else_get_a_replacement() -> None:
     assert command.expected == pytest.approx(0.192 - bought.price)
     assert command.candidates[0].since == NOW - HOUR
     assert command.explanation == (
-        "AMIDrift since 2026-11-21T11:00:00Z: the image is an old one",
+        "AMIDrift since 2026-11-21 11:00:00 UTC: the image is an old one",
         f"replacement for 1 pod: ${bought.price:.4f} an hour ({', '.join(bought.offering[1:3])}, on-demand)",
     )
 

@@ -179,7 +179,7 @@ def test_wsh01_the_condition_says_why_and_a_simulation_reads_the_same_from_it() 
     assert waiting[:-1] == others
     assert waiting[-1].message == (
         "The last consolidation commands saved $0.0800 an hour instead of $0.2000, so they run one at a time, and the "
-        "next one starts at 2026-11-21T12:12:00Z at the earliest"
+        "next one starts at 2026-11-21 12:12:00 UTC at the earliest"
     )
     for minutes, shown in ((1, waiting), (10, due)):
         assert slowed_by_conditions({"web": shown}) == slowed_pools(

@@ -49,8 +49,8 @@ def test_dis46_a_command_on_a_cluster_that_did_not_change_holds() -> None:
         (cluster(held_by="pod default/a is protected"), "NodeClaim spare: pod default/a is protected"),
         (
             cluster(quiet="0s"),
-            "NodeClaim spare: a pod came or went, or the node was initialized, at 2026-11-21T12:00:00Z, and "
-            "consolidateAfter of NodePool default is over at 2026-11-21T12:00:30Z",
+            "NodeClaim spare: a pod came or went, or the node was initialized, at 2026-11-21 12:00:00 UTC, and "
+            "consolidateAfter of NodePool default is over at 2026-11-21 12:00:30 UTC",
         ),
         (
             cluster(quiet=None),

@@ -74,8 +74,8 @@ def test_a_node_of_an_unknown_pool_stays() -> None:
         (
             {"quiet": "1h"},
             {"consolidateAfter": "2h"},
-            "A pod came or went, or the node was initialized, at 2026-11-21T11:00:00Z, and consolidateAfter of "
-            "NodePool default is over at 2026-11-21T13:00:00Z",
+            "A pod came or went, or the node was initialized, at 2026-11-21 11:00:00 UTC, and consolidateAfter of "
+            "NodePool default is over at 2026-11-21 13:00:00 UTC",
         ),
         ({"quiet": None}, {}, "It is not known when a pod last came or went"),
         (
@@ -91,8 +91,8 @@ def test_a_node_of_an_unknown_pool_stays() -> None:
         (
             {"pods": [], "quiet": "1h"},
             {"consolidateAfter": "2h"},
-            "It has been empty since 2026-11-21T11:00:00Z, and consolidateAfter of NodePool default is over at "
-            "2026-11-21T13:00:00Z",
+            "It has been empty since 2026-11-21 11:00:00 UTC, and consolidateAfter of NodePool default is over at "
+            "2026-11-21 13:00:00 UTC",
         ),
     ],
 )
@@ -168,7 +168,7 @@ def test_a_budget_with_a_schedule_says_when_it_opens_in_utc() -> None:
     budget = {"nodes": "0", "schedule": "0 9 * * *", "duration": "8h", "reasons": ["Underutilized"]}
     assert sentences(given(pool={"budgets": [budget]}))[0] == (
         "Budget (nodes: 0, reasons: Underutilized, schedule: 0 9 * * *, duration: 8h) of NodePool default allows no "
-        "more of its 1 node to be disrupted for Underutilized; it opens at 2026-11-21T17:00:00Z"
+        "more of its 1 node to be disrupted for Underutilized; it opens at 2026-11-21 17:00:00 UTC"
     )
 
 
@@ -251,14 +251,14 @@ def test_nothing_is_due_before_the_instant_at_which_consolidate_after_is_over() 
 
 def test_wsh01_a_node_that_rests_says_until_when() -> None:
     situation = given({"age": "90m", "created_for": "Underutilized"}, {"rest": "2h"})
-    assert any("so it rests until 2026-11-21T12:30:00Z" in sentence for sentence in sentences(situation))
+    assert any("so it rests until 2026-11-21 12:30:00 UTC" in sentence for sentence in sentences(situation))
 
 
 @pytest.mark.parametrize(
     ("before", "message"),
     [
-        (0, "once in the last day, at 2026-11-21T11:30:00Z for the last time, so consolidation lets it rest until"),
-        (1, "2 times in the last day, at 2026-11-21T11:30:00Z for the last time, so consolidation lets it rest until"),
+        (0, "once in the last day, at 2026-11-21 11:30:00 UTC for the last time, so consolidation lets it rest"),
+        (1, "2 times in the last day, at 2026-11-21 11:30:00 UTC for the last time, so consolidation lets it rest"),
     ],
 )
 def test_wsh01_a_node_whose_pods_rest_says_which_and_until_when(before: int, message: str) -> None:
@@ -271,8 +271,8 @@ def test_wsh01_a_node_whose_pods_rest_says_which_and_until_when(before: int, mes
     nodes = [replace(node, arrivals=(Arrival(at, times),)) for node in situation.nodes]
     model = replace(situation.model, details={**situation.model.details, "n1": detail})
     (sentence,) = [text for text in sentences(replace(situation, nodes=nodes, model=model)) if "rest until" in text]
-    until = "2026-11-21T12:30:00Z" if before == 0 else "2026-11-22T11:30:00Z"
-    assert sentence == f"Disruption commands have moved its pod {pods[0].key} {message} {until}"
+    until = "2026-11-21 12:30:00 UTC" if before == 0 else "2026-11-22 11:30:00 UTC"
+    assert sentence == f"Disruption commands have moved its pod {pods[0].key} {message} until {until}"
 
 
 def test_wsh14_outside_its_disruption_windows_a_node_says_when_they_open() -> None:

@@ -17,7 +17,7 @@ FROZEN = FrozenPools(["web"], "pause", "ann", "INC-1", None, "by DisruptionFreez
 def test_a_node_whose_removal_waits_for_approval_says_so_with_the_command(state: str) -> None:
     (row, other) = with_waits([a_row("n", disruption=DisruptionState(state)), a_row("other")], [ASKS], ())
     assert row.disruption == "to approve"
-    assert row.why == "its removal as underutilized waits for approval since 2026-01-02T00:00:00Z: tenon approve c1"
+    assert row.why == "its removal as underutilized waits for approval since 2026-01-02 00:00:00 UTC: tenon approve c1"
     assert other == a_row("other")
 
 

@@ -30,7 +30,7 @@ def test_the_sentence_has_a_clause_for_each_nodepool() -> None:
     reason = NoPlace((clause("a", TAINT, "needs 5 CPU"), clause("b", "needs 6 CPU", refused=(REFUSED,))))
     assert str(reason) == (
         "NodePool a: its taint gpu:NoSchedule is not tolerated, and needs 5 CPU; NodePool b: EC2 refuses 1 spot "
-        "offering (m5.large): next attempt at 2026-03-01T12:05:00Z; without these: needs 6 CPU"
+        "offering (m5.large): next attempt at 2026-03-01 12:05:00 UTC; without these: needs 6 CPU"
     )
     assert reason.without_times.sentences[1] == (
         "NodePool b: EC2 refuses 1 spot offering (m5.large); without these: needs 6 CPU"
@@ -56,7 +56,7 @@ def test_a_clause_that_is_cut_keeps_the_time_of_the_next_attempt() -> None:
     reason = NoPlace((clause("a", REFUSED), clause("b", TAINT)))
     short = reason.shortened(len(str(reason)) - 1)
     assert short.sentences == [
-        "NodePool a: EC2 refuses 1 spot offering…: next attempt at 2026-03-01T12:05:00Z",
+        "NodePool a: EC2 refuses 1 spot offering…: next attempt at 2026-03-01 12:05:00 UTC",
         f"NodePool b: {TAINT}",
     ]
     (tiny,) = clause("a", REFUSED).shortened(45).obstacles

@@ -52,7 +52,7 @@ def test_a_budget_that_keeps_five_pods_is_named_once() -> None:
 def test_pods_that_are_deleted_at_different_times_are_told_apart() -> None:
     blocked = [by_budget(pod, deleted_at=NOW + timedelta(minutes=at)) for at, pod in enumerate(("a", "b"))]
     assert grouped(blocked) == blocked
-    assert sentence(blocked[1]).endswith("allows no eviction; it is deleted at 2026-11-21T12:01:00Z all the same")
+    assert sentence(blocked[1]).endswith("allows no eviction; it is deleted at 2026-11-21 12:01:00 UTC all the same")
 
 
 def test_the_remedy_of_a_group_names_its_budget() -> None:

@@ -195,7 +195,7 @@ def test_which_pods_make_a_node_non_empty(owner: str, phase: str, deletion: floa
         ("true", -9999, "protects it"),
         ("false", 0, ""),
         ("True", 0, ""),
-        ("10m", -599, "until 2026-03-01T12:00:01Z"),
+        ("10m", -599, "until 2026-03-01 12:00:01 UTC"),
         ("10m", -600, ""),
         ("1h30m", -3600, "until"),
         ("0s", 0, ""),
@@ -239,7 +239,7 @@ def test_do_not_evict_protects_under_its_own_name(annotations: dict[str, str], h
         ({}, {"karpenter.sh/do-not-disrupt": "true"}, None, 'do-not-disrupt" annotation of its Node'),
         ({}, {"karpenter.sh/do-not-disrupt": "1h"}, None, ""),
         ({"karpenter.sh/do-not-consolidate": "false", "karpenter.sh/do-not-evict": "true"}, {}, None, ""),
-        ({}, {}, 60, 'keep-until" annotation of its NodeClaim (until 2026-03-01T12:01:00Z)'),
+        ({}, {}, 60, 'keep-until" annotation of its NodeClaim (until 2026-03-01 12:01:00 UTC)'),
         ({}, {}, 0, ""),
     ],
 )

@@ -160,7 +160,7 @@ def test_initialization_waits_for_each_sign(change: dict[str, Any], spec: dict[s
                 }
             },
             {},
-            "Node n is not Ready since 2026-03-01T12:00:00Z: cni plugin not initialized",
+            "Node n is not Ready since 2026-03-01 12:00:00 UTC: cni plugin not initialized",
         ),
         ({"status": {"conditions": []}}, {}, "Node n is not Ready: its kubelet has not reported yet"),
         (

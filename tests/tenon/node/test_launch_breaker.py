@@ -142,14 +142,14 @@ def test_what_ec2_refuses_is_said_in_sentences() -> None:
         refused_keys, until
     ), "also those that no sentence names"
     assert [shortage.sentence for shortage in all_shortages] == [
-        "the account's on-demand vCPU quota G and VT is used up: next attempt at 2026-11-21T12:00:30Z",
-        "EC2 refuses all spot capacity: next attempt at 2026-11-21T12:00:30Z",
+        "the account's on-demand vCPU quota G and VT is used up: next attempt at 2026-11-21 12:00:30 UTC",
+        "EC2 refuses all spot capacity: next attempt at 2026-11-21 12:00:30 UTC",
         "EC2 refuses 5 on-demand offerings (c5.large in us-west-2a, c6.large in us-west-2a, c7.large in us-west-2a "
-        "and 2 more): next attempt at 2026-11-21T12:00:30Z",
+        "and 2 more): next attempt at 2026-11-21 12:00:30 UTC",
         "EC2 refuses 1 reserved offering (capacity reservation cr-1 in us-west-2a): next attempt at "
-        "2026-11-21T12:00:30Z",
+        "2026-11-21 12:00:30 UTC",
         "EC2 refuses 2 spot offerings (any type in placement group pg-1 in us-west-2b, m5.large in placement group "
-        "pg-1 in us-west-2a): next attempt at 2026-11-21T12:00:30Z",
+        "pg-1 in us-west-2a): next attempt at 2026-11-21 12:00:30 UTC",
     ]
     assert shortages(grouped(dict.fromkeys(refused_keys, Backoff(until, NOW, 1))), until) == []
 
@@ -159,7 +159,7 @@ def test_repeated_refusals_are_said_with_their_number_and_one_time_that_of_the_n
     refused = {OfferingKey("spot", "g4dn.xlarge", "us-west-2a"): Backoff(NOW + timedelta(minutes=12), NOW, 3)}
     (shortage,) = shortages(grouped(refused), NOW)
     sentence = "EC2 refuses 1 spot offering (g4dn.xlarge in us-west-2a), 3 times in a row so far: "
-    assert shortage.sentence == sentence + "next attempt at 2026-11-21T12:01:30Z"
+    assert shortage.sentence == sentence + "next attempt at 2026-11-21 12:01:30 UTC"
     (due,) = shortages(grouped(refused), NOW + timedelta(minutes=5))
     text = "the next attempt is due, with the next NodeClaim that needs one"
     assert due.sentence == sentence + text, "never a time in the past"
@@ -171,7 +171,7 @@ def test_lists_pages_and_plans_name_the_same_next_attempt() -> None:
     (in_list,) = shortages(groups, NOW)
     (in_plan,) = shortages_of(by_offering(groups, NOW))
     assert in_list.sentence == in_plan.sentence
-    assert in_plan.sentence.endswith("(g4dn.xlarge in a and b): next attempt at 2026-11-21T12:00:30Z")
+    assert in_plan.sentence.endswith("(g4dn.xlarge in a and b): next attempt at 2026-11-21 12:00:30 UTC")
 
 
 def test_refusals_of_the_same_second_are_one_group_of_a_message_and_groups_are_few() -> None:

@@ -171,14 +171,14 @@ def test_what_happens_by_itself_is_shown_with_its_time() -> None:
         deadline=NOW + timedelta(minutes=5),
     )
     assert [subject.split()[0] for subject, _ in deadlines(draining)] == ["Next", "All"]
-    assert "whatever protects them, by 2026-03-03T12:00:00Z" in report(draining)
+    assert "whatever protects them, by 2026-03-03 12:00:00 UTC" in report(draining)
     assert "#### If no one acts" in report(draining)
     assert "does not end by itself" not in report(draining)
     assert "does not end by itself" in report(draining.model_copy(update={"force_at": None}))
     forced = draining.model_copy(update={"leave": leave.model_copy(update={"force": True}), "deadline": None})
     assert deadlines(forced) == []
     joining = blocked(Stage.REGISTERING, deadline=NOW)
-    assert "Given up, unless a Node has joined, at 2026-03-01T12:00:00Z" in report(joining)
+    assert "Given up, unless a Node has joined, at 2026-03-01 12:00:00 UTC" in report(joining)
     starting = blocked(Stage.INITIALIZING, registered_at=NOW, initialization_timeout_seconds=1800.0)
-    assert "Given up, unless initialized, at 2026-03-01T12:30:00Z" in report(starting)
+    assert "Given up, unless initialized, at 2026-03-01 12:30:00 UTC" in report(starting)
     assert report(NodeState(claim=REF, stage=Stage.LIVE)) == ""

@@ -19,7 +19,7 @@ def test_n15_126_the_latest_event_says_why_a_node_stays() -> None:
     earlier = event("DisruptionBlocked", "Pod default/a must stay", timedelta(minutes=9))
     later = event("DisruptionBlocked", "Pod default/b must stay", timedelta(minutes=2))
     text = stays([later, earlier, event("Disrupted", "Empty", timedelta())], NOW)
-    assert text.splitlines()[2:] == ["- Pod default/b must stay (DisruptionBlocked, 2026-01-01T11:58:00Z)"]
+    assert text.splitlines()[2:] == ["- Pod default/b must stay (DisruptionBlocked, 2026-01-01 11:58:00 UTC)"]
 
 
 def test_an_event_that_was_not_repeated_says_nothing_any_more() -> None:

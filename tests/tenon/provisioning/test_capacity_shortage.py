@@ -63,8 +63,8 @@ def test_the_message_changes_only_when_the_number_doubles() -> None:
     messages = [shortage(refused).message for refused in range(1, 8)]
     assert messages[0] == ""
     assert messages[1].endswith(
-        "2 NodeClaims found no capacity between 2026-03-01T12:00:00Z and 2026-03-01T12:00:04Z; while pods wait for "
-        "these, Tenon asks EC2 again 30s to 1m30s after each refusal"
+        "2 NodeClaims found no capacity between 2026-03-01 12:00:00 UTC and 2026-03-01 12:00:04 UTC; while pods "
+        "wait for these, Tenon asks EC2 again 30s to 1m30s after each refusal"
     ), "it stays for minutes, so it names no time to come"
     assert messages[1] == messages[2]
     assert len(set(messages[3:])) == 1

@@ -177,10 +177,10 @@ def test_the_page_says_what_ec2_refuses_until_when_and_which_pods_wait() -> None
     assert "#### Pods without a node\n\n- No node is bought for 1 pod (shop/web-1): NodePool web: EC2" in shown
     assert "for other reasons" not in shown
     assert "1 spot offering" in shown
-    assert "next attempt at 2026-11-21T12:03:00Z" in shown
+    assert "next attempt at 2026-11-21 12:03:00 UTC" in shown
     assert "NodePool web: its launches are held back because EC2 refuses them: Unauthorized" in shown
     assert "wait for a cheaper node: NodePool web: EC2 refused m5.large at 0.1000 USD/h, and the cheapest" in shown
-    assert "node left is m5.24xlarge at 4.0000 USD: next attempt at 2026-11-21T12:03:00Z" in shown
+    assert "node left is m5.24xlarge at 4.0000 USD: next attempt at 2026-11-21 12:03:00 UTC" in shown
     assert "1 pod (shop/db-0) until 2026-11-21 12:03:00 UTC" in shown
     assert "#### Last batches (UTC)\n\n- `2026-11-21 12:00:00`, 5 pods: created web-1" in shown
     assert "$" not in shown
@@ -206,7 +206,7 @@ def test_much_that_ec2_refuses_is_listed_by_zone_with_the_first_types() -> None:
     shown = page.current_details("c", "waits", [], refused, [], None, [], NOW)
     assert (
         "#### What EC2 refuses\n\n"
-        "- EC2 refuses 126 spot offerings: next attempt at 2026-11-21T12:03:00Z\\\n"
+        "- EC2 refuses 126 spot offerings: next attempt at 2026-11-21 12:03:00 UTC\\\n"
         "  in us-west-2a and us-west-2b: c0.large, c1.large, c10.large and 58 more\\\n"
         "  in us-west-2c: c0.large, c1.large, c2.large and 1 more\n"
         "\n"
@@ -219,7 +219,8 @@ def test_few_instance_types_in_many_zones_are_one_sentence() -> None:
     refused = [of_zone(f"us-west-2{zone}", 3) for zone in "abcdefgh"]
     shown = page.current_details("c", "waits", [], [*refused, of_zone("", 4, "on-demand")], [], None, [], NOW)
     assert "- EC2 refuses 24 spot offerings (c0.large in 8 zones, c1.large in 8 zones, c2.large in 8 zones): " in shown
-    assert "- EC2 refuses 4 on-demand offerings: next attempt at 2026-11-21T12:03:00Z\\\n  in every zone: c0" in shown
+    attempt = "next attempt at 2026-11-21 12:03:00 UTC"
+    assert f"- EC2 refuses 4 on-demand offerings: {attempt}\\\n  in every zone: c0" in shown
 
 
 def test_the_page_and_the_list_of_blocked_nodes_say_the_same_of_an_attempt_that_is_due() -> None:

@@ -148,6 +148,6 @@ def test_sch018_the_sentence_says_how_many_nodes_what_kube_scheduler_says_and_un
     assert text == (
         "Tenon bought 2 nodes for this pod and pods like it, and kube-scheduler placed none of them there: "
         '"0/4 nodes are available: 1 Insufficient ephemeral-storage". Tenon buys no more nodes for them until '
-        "2026-03-01T12:01:00Z, unless the pod, a NodePool or an EC2NodeClass changes"
+        "2026-03-01 12:01:00 UTC, unless the pod, a NodePool or an EC2NodeClass changes"
     )
     assert "its reason is in the condition PodScheduled" in pause_sentence(after(1, 2), "")

@@ -23,7 +23,7 @@ from tests.activities.provisioning.fake_view import node_pool
 from tests.tenon.scheduling.builders import CATALOG, ZONES, asking, entry, need, pod, problem
 
 UNTIL = datetime(2026, 3, 1, 12, 3, tzinfo=UTC)
-AGAIN = "next attempt at 2026-03-01T12:03:00Z"
+AGAIN = "next attempt at 2026-03-01 12:03:00 UTC"
 REQUIREMENTS = "template/spec/requirements"
 SPOT_ONLY = [{"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["spot"]}]
 Refused = Mapping[OfferingKey, datetime]

@@ -88,7 +88,7 @@ def test_pods_wait_for_the_offering_that_they_would_usually_get() -> None:
     assert outcome.bought == []
     assert str(outcome.plan.unschedulable["default/a"]) == (
         "NodePool default: EC2 refused c5.large at $0.0850 an hour, and the cheapest node left is m5.16xlarge at "
-        "$3.0720: next attempt at 2026-03-01T09:59:10Z; the pod waits because tenon.sh/shortage-policy of the "
+        "$3.0720: next attempt at 2026-03-01 09:59:10 UTC; the pod waits because tenon.sh/shortage-policy of the "
         "NodePool is Wait; annotate the pod with tenon.sh/shortage-policy=Buy to get the node now"
     )
     assert outcome.waits["default/a"].until == UNTIL
@@ -189,7 +189,7 @@ def test_pods_that_wait_for_the_same_are_one_row() -> None:
     assert [(row.pool, row.pods, row.pod) for row in rows] == [("default", 2, "team/a"), ("other", 1, "team/c")]
     assert waiting_sentence(rows[0]) == (
         "2 pods, such as team/a, wait for a cheaper node: NodePool default: EC2 refused c5.large at $0.0850 an hour, "
-        "and the cheapest node left is m5.16xlarge at $3.0720: next attempt at 2026-03-01T09:59:10Z"
+        "and the cheapest node left is m5.16xlarge at $3.0720: next attempt at 2026-03-01 09:59:10 UTC"
     )
     assert waiting_sentence(rows[1]).startswith("1 pod (team/c) waits for a cheaper node: ")
 

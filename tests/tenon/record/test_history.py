@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tenon.kube.pool_reasons import NoPlace, Obstacle, ObstacleKind
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import time_text
 from tenon.messages.explanation import Explanation
 from tenon.record.entries import (
     BlockedBy,
@@ -223,7 +223,7 @@ def test_the_name_of_a_node_is_in_its_last_entry_and_finds_the_first_ones() -> N
             COMMAND.model_copy(update={"approve_until": AT}),
             "",
             "removes ip-1; creates default-2 (m5.medium, $0.0480 an hour); is to save $0.0480 an hour; "
-            f"waits for approval until {format_instant(AT)}",
+            f"waits for approval until {time_text(AT)}",
         ),
         (REMOVAL, "", "m5.large, ran 2h30m, cost $0.2400, 4 pods evicted"),
         (
@@ -270,7 +270,7 @@ def test_who_used_the_nodes_is_no_part_of_their_history_unless_it_is_asked_for()
     assert list(answers(Question(name="default"), [used, PLAN])) == [PLAN]
     assert list(answers(Question(), [used])) == []
     assert list(answers(Question(kinds=frozenset({"cost"}), pool="default"), [used, PLAN])) == [used]
-    assert (sentence(used), why(used)) == ("$0.5000 since 05:45, of 1 NodePool", "")
+    assert (sentence(used), why(used)) == ("$0.5000 since 2026-11-27 05:45:00 UTC, of 1 NodePool", "")
 
 
 def test_a_wide_line_has_all_names_and_a_short_one_says_how_many_it_leaves_out() -> None:

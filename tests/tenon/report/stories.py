@@ -91,7 +91,7 @@ def busy_cluster() -> Cluster:
     for number in range(5):
         cluster.waiting(f"ml/train-{number}", "NodePool gpu: its limit of nvidia.com/gpu is reached (3 of 3)")
     cluster.waiting("etl/job-91", "0/29 nodes are available", claim="batch-0001d")
-    waits = "waits for approval until 2026-03-10T08:00:00Z: tenon approve drifted-1, or tenon refuse drifted-1"
+    waits = "waits for approval until 2026-03-10 08:00:00 UTC: tenon approve drifted-1, or tenon refuse drifted-1"
     moves = OpenCommand("drifted-1", "Drifted", ["ip-10-0-0-3"], [], 0.05, waits, NOW, awaits_approval=True)
     cluster.commands.append(moves)
     cause = "by DisruptionFreeze pause-batch of ann (INC-1) until it is deleted"

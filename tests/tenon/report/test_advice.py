@@ -256,7 +256,7 @@ def test_nodes_that_expire_within_the_same_hour() -> None:
     cluster.pods("shop/api", 6, cluster.node("web", age=90 * HOUR, expireAfter="168h"))
     item = the_only(cluster, "expire-together")
     assert item.sentence == (
-        "5 nodes ($23.04 a day) of NodePool web expire within the same hour, from 2026-03-12 08:00 UTC, "
+        "5 nodes ($23.04 a day) of NodePool web expire within the same hour, from 2026-03-12 08:00:00 UTC, "
         "and expiration asks no disruption budget"
     )
 

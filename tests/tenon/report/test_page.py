@@ -130,7 +130,8 @@ def test_what_waits_and_what_blocks_is_named_with_what_resolves_it(busy_page: Pa
 
 def test_commands_freezes_and_rollouts_are_named_with_what_they_wait_for(busy_page: Page) -> None:
     rows = [" | ".join(row) for row in busy_page.cells]
-    drifted = "Drifted | ip-10-0-0-3 | no new node | $0.0500 an hour | waits for approval until 2026-03-10T08:00:00Z: "
+    waits = "waits for approval until 2026-03-10 08:00:00 UTC: "
+    drifted = f"Drifted | ip-10-0-0-3 | no new node | $0.0500 an hour | {waits}"
     assert any(row.startswith(drifted) for row in rows)
     assert "to approve its removal as drifted waits for approval since" in busy_page.words
     assert "batch | frozen by DisruptionFreeze pause-batch of ann (INC-1) until it is deleted" in rows

@@ -131,7 +131,8 @@ def test_a_version_that_ec2_never_launches_fails_with_ec2s_sentence() -> None:
     assert started_in_vain(14, refusal).verdict is Verdict.WAIT
     failed = started_in_vain(16, refusal)
     assert failed.verdict is Verdict.FAIL
-    assert failed.evidence == f"no new node initialized since 11:44 UTC, within 15m: {refusal}"
+    since = f"{NOW - timedelta(minutes=16):%Y-%m-%d} 11:44:00 UTC"
+    assert failed.evidence == f"no new node initialized since {since}, within 15m: {refusal}"
 
 
 def test_nodes_that_never_join_fail_although_each_is_young() -> None:

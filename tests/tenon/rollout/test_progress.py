@@ -121,7 +121,7 @@ def test_nodes_that_drifted_for_another_reason_leave_in_waves() -> None:
 def test_a_wave_that_does_not_get_on_says_how_to_find_the_reason() -> None:
     fleet = changed(Fleet(spec()))
     fleet.now += timedelta(minutes=31)
-    assert "no change since 00:00 UTC: `tenon explain node web-0001` says why" in fleet.look().message
+    assert "no change since 2026-01-01 00:00:00 UTC: `tenon explain node web-0001` says why" in fleet.look().message
 
 
 def test_a_node_that_cannot_leave_gives_its_place_to_another_one() -> None:
@@ -183,7 +183,7 @@ def test_a_node_that_drains_for_ever_does_not_hold_the_next_wave_but_its_place()
     for _ in range(20):
         fleet.step()
     assert fleet.progress.wave == 1
-    assert "web-0001 (it drains since 2026-01-01 00:00 UTC" in fleet.progress.history[0].outcome
+    assert "web-0001 (it drains since 2026-01-01 00:00:00 UTC" in fleet.progress.history[0].outcome
     assert fleet.most_leaving == 1, "it still counts as unavailable"
 
 

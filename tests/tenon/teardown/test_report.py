@@ -42,7 +42,7 @@ def test_a_report_says_what_ended_when_and_what_is_left_and_why() -> None:
     result = report.finished(report.with_skipped(result, "drain nodes", "no API server"), NOW + timedelta(minutes=2))
     text = report.markdown(result)
     assert "ended 1 instance; $0.0500 an hour less; left 1 thing" in report.summary(result).lower()
-    assert "instance i-1, m7i.large spot us-west-2a NodePool web $0.0500 an hour, at 12:00:05" in text
+    assert "instance i-1, m7i.large spot us-west-2a NodePool web $0.0500 an hour, at 2026-11-27 12:00:05 UTC" in text
     assert "volume vol-1: EC2 does not delete it with its instance" in text
     assert "drain nodes: no API server" in text
     assert f"Started {NOW:%Y-%m-%d %H:%M:%S} UTC by ann, ended" in text

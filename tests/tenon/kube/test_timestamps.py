@@ -1,0 +1,43 @@
+"""Times in sentences have one form, whatever wrote them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from tenon.kube.timestamps import format_instant, next_attempt, time_text
+from tenon.messages.node import Keep
+
+ROOT = Path(__file__).parents[3]
+AT = datetime(2026, 11, 29, 5, 8, 41, 999_999, timezone(timedelta(hours=2)))
+ANOTHER_FORM = re.compile(r"%(?:S|M)\}? UTC|isoformat\(\)[^\"\n]*\} *UTC|(?:at|by|since|until) \{format_instant")
+
+
+def test_a_time_in_a_sentence_is_in_utc_to_the_second_and_json_has_it_as_kubernetes_does() -> None:
+    assert time_text(AT) == "2026-11-29 03:08:41 UTC"
+    assert next_attempt(AT) == "next attempt at 2026-11-29 03:08:41 UTC"
+    assert format_instant(AT) == "2026-11-29T03:08:41Z"
+
+
+def test_no_other_code_gives_a_time_in_a_sentence_a_form_of_its_own() -> None:
+    own_forms = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for folder in ("tenon", "workflows", "activities", "worker", "cli")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if path.name != "timestamps.py"
+        for line in path.read_text().splitlines()
+        if ANOTHER_FORM.search(line)
+    ]
+    assert own_forms == []
+
+
+def test_a_node_is_not_kept_until_a_time_that_no_sentence_can_say() -> None:
+    """Its workflow says it in UTC, and an exception there would stop the workflow."""
+    assert time_text(Keep.model_validate({"until": "2026-03-01T12:00:00+02:00"}).until) == "2026-03-01 10:00:00 UTC"
+    assert Keep.model_validate({"until": "2026-03-01T12:00:00"}).until == datetime(2026, 3, 1, 12, tzinfo=UTC)
+    with pytest.raises(ValidationError, match="is out of range: name a time of the years 1 to 9999"):
+        Keep.model_validate({"until": "9999-12-31T23:59:59-05:00"})
