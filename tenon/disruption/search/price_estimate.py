@@ -42,12 +42,12 @@ class PriceEstimate:
         for pool in pools:
             kinds, lowest = _sold(pool)
             room, price = self._rooms_of(kinds), np.array(lowest, dtype=np.float64)
-            asked = {} if best_effort else _min_values(pool, kinds)
-            self.has_min_values |= bool(asked)
-            self.has_only_min_values &= bool(asked) or not kinds
+            min_values = {} if best_effort else _min_values(pool, kinds)
+            self.has_min_values |= bool(min_values)
+            self.has_only_min_values &= bool(min_values) or not kinds
             rooms.append(room)
             prices.append(price)
-            rooms_with_choice.append(_with_choice(pool, asked, kinds, room, price) if asked else room)
+            rooms_with_choice.append(_with_choice(pool, min_values, kinds, room, price) if min_values else room)
         self._room: Floats = np.concatenate(rooms)
         self._price: Floats = np.concatenate(prices)
         self._room_with_choice: Floats = np.concatenate(rooms_with_choice)
@@ -116,7 +116,7 @@ def _min_values(pool: Pool, kinds: Iterable[InstanceType]) -> dict[str, int]:
 
 
 def _with_choice(
-    pool: Pool, asked: Mapping[str, int], kinds: Sequence[InstanceType], room: Floats, price: Floats
+    pool: Pool, min_values: Mapping[str, int], kinds: Sequence[InstanceType], room: Floats, price: Floats
 ) -> Floats:
     """Return, for the price of each type, how much room a node has at most if no type that it leaves open costs more.
 
@@ -124,7 +124,7 @@ def _with_choice(
     """
     room_with_choice = np.full_like(room, inf)
     by_price = np.argsort(price, kind="stable")
-    for key, least in asked.items():
+    for key, least in min_values.items():
         largest: dict[str, Floats] = {}  # by value of the label
         for position in by_price:
             for value in filter(pool.requirements[key].has, _values(kinds[position], key)):

@@ -33,10 +33,10 @@ def price(kind: InstanceType) -> float:
 
 def dearest(kinds: list[InstanceType], pods: list[Pod], key: str, least: int) -> float:
     """Return the least that the dearest type costs among types that hold all pods, with so many values of the label."""
-    asked = {name: sum(item.requests[name] for item in pods) for name in NAMES}
+    requests = {name: sum(item.requests[name] for item in pods) for name in NAMES}
     values: set[str] = set()
     for kind in sorted(kinds, key=price):
-        if all(kind.allocatable[name] >= amount for name, amount in asked.items()):
+        if all(kind.allocatable[name] >= amount for name, amount in requests.items()):
             values |= {kind.name} if key == labels.INSTANCE_TYPE else set(kind.requirements[key].members)
         if len(values) >= least:
             return price(kind)
