@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +31,10 @@ def inputs(folder: Path, *options: str, more: str = "") -> list[str]:
     suite = folder / "test_suite.py"
     suite.write_text(SUITE.format(more=more))
     command = [sys.executable, "-m", "pytest", "-p", "tests.fuzzing", "-qs", "--rootdir", str(folder), *options]
-    run = subprocess.run([*command, str(suite)], capture_output=True, text=True, timeout=120, check=False)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}  # of this run
+    run = subprocess.run(
+        [*command, str(suite)], capture_output=True, text=True, timeout=120, check=False, env=environment
+    )
     assert run.returncode == 0, run.stdout + run.stderr
     return [line for line in run.stdout.splitlines() if "given" in line]
 

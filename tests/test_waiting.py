@@ -73,9 +73,9 @@ async def test_a_dear_condition_is_evaluated_less_often() -> None:
         await until(condition)
         return time() - began
 
-    assert await seconds_of(0.2) == pytest.approx(3 * 0.2 + 2 * 0.4)
-    assert await seconds_of(2.0) == pytest.approx(3 * 2.0 + 2 * 0.5)
-    assert await seconds_of(0.0) < 0.2
+    assert await seconds_of(0.2) > 2 * 0.2 + 2 * 0.4 + 0.1
+    assert 3 * 2.0 + 2 * 0.5 <= await seconds_of(2.0) < 3 * 2.0 + 2 * 2.0  # time passes really too on a busy machine
+    assert await seconds_of(0.0) < 2 * 0.5
 
 
 @pytest.mark.looptime
@@ -102,7 +102,7 @@ async def test_a_condition_that_is_waited_for_long_is_evaluated_less_often() -> 
 
     asyncio.get_running_loop().call_later(100.0, changing.changed)
     await until(hears_of_changes)
-    assert time() < began + 100.2
+    assert time() < began + 101.0
 
 
 @pytest.mark.usefixtures("only_changes")

@@ -46,7 +46,7 @@ async def test_a_listed_command_is_approved_by_its_id_and_takes_no_second_answer
             await until(is_listed)
             (row,) = json.loads((await asyncio.to_thread(tenon, "disruptions", "-o", "json")).stdout)
             assert row["waits"].endswith(
-                "Z: tenon approve underutilized-1, or tenon refuse underutilized-1; it is validated again then"
+                "UTC: tenon approve underutilized-1, or tenon refuse underutilized-1; it is validated again then"
             )
             assert await asyncio.to_thread(command_ids, "under") == ["underutilized-1"]
             answer = await asyncio.to_thread(
