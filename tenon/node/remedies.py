@@ -110,5 +110,6 @@ def _with_replicas(blocked: BlockedPods) -> str:
     kind, _, name = blocked.workload.partition("/")
     if kind not in _SCALABLE:
         return f"run more replicas: PodDisruptionBudget {budget} keeps {most}, so that of {most + 1} one may leave"
-    command = f"kubectl scale {kind.lower()} -n {budget.partition('/')[0]} {name} --replicas={most + 1}"
+    sizes = f"--current-replicas={most} --replicas={most + 1}"  # refused if the budget is not of this workload alone
+    command = f"kubectl scale {kind.lower()} -n {budget.partition('/')[0]} {name} {sizes}"
     return f"run more replicas, because PodDisruptionBudget {budget} keeps {most}: `{command}`"

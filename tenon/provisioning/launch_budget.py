@@ -119,7 +119,7 @@ def within_budget(
 def turn_obstacle(capacity_type: str) -> Obstacle:
     """Say on a pod why its node is not launched yet."""
     return Obstacle(
-        ObstacleKind.LAUNCHES,
+        ObstacleKind.CAPACITY,
         f"it launches {START} nodes of scarce {capacity_type} types at once, and one more for each that "
         "EC2 launches; the node of this pod follows",
     )

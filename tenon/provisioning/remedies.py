@@ -50,7 +50,7 @@ def _for_kind(kind: str, group: PendingPods, explain: str) -> list[str]:
         case ObstacleKind.RESERVATIONS:
             return [_SEE_RESERVATIONS]
         case ObstacleKind.POD:
-            return [f"change the pods, because no change of a NodePool helps: {explain}"]
+            return [f"do what the reason says, because no change of a NodePool helps: {explain}"]
         case _:
             return _for_change(explain)
 

@@ -96,7 +96,8 @@ def test_codes_that_begin_alike_mean_the_same(code: str, scope: Scope | None) ->
     ("code", "fault"),
     [
         ("CustomerKeyHasBeenRevoked", ClassFault.IMAGE),
-        ("VolumeTypeNotAvailableInZone", ClassFault.IMAGE),
+        ("UnknownVolumeType", ClassFault.IMAGE),
+        ("AuthFailure", ClassFault.NONE),
         ("InvalidSubnetId.NotFound", ClassFault.WHOLE),
         ("TagPolicyViolation", ClassFault.WHOLE),
         ("PendingVerification", ClassFault.NONE),

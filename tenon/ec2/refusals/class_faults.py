@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
-from tenon.ec2.refusals.errors import reason_for
+from tenon.ec2.refusals.errors import BAD_CREDENTIALS, reason_for
 from tenon.ec2.refusals.scopes import IMAGE_NOT_SHARED, OTHER_VPC, PROFILE_INVALID, USER_DATA_TOO_LARGE, Scope, scope_of
 
 
@@ -45,7 +45,8 @@ def class_fault(code: str, message: str, operation: str = "") -> ClassFault:
         fault = _OF_REASON.get(reason_for(code, message), ClassFault.NONE)
         if fault or "snapshot" in message.lower():
             return fault or ClassFault.IMAGE
-    made_of_class = operation == "CreateLaunchTemplate" and scope not in _NEVER_OF_CLASS
+    is_elsewhere = scope in _NEVER_OF_CLASS or code in BAD_CREDENTIALS
+    made_of_class = operation == "CreateLaunchTemplate" and not is_elsewhere
     return ClassFault.WHOLE if made_of_class else ClassFault.NONE
 
 

@@ -45,6 +45,8 @@ UNAUTHORIZED = codes_of(Scope.RIGHT)
 TYPE_REFUSED = UNAUTHORIZED | codes_of(Scope.TYPE)
 """Codes that rule out an instance type if no other type of the request was refused with them."""
 BAD_CREDENTIALS = codes_of(Scope.CREDENTIALS) | {"AuthFailure"}
+_OF_CLOCK = frozenset({"RequestExpired", "InvalidSecurity.RequestHasExpired"})
+"""Those of them that a request also gets which a wrong clock has dated."""
 
 _ABOUT_GROUP = "placement group"
 """Part of EC2's messages that say that a placement group, not the type, is what has no room."""
@@ -139,7 +141,8 @@ def refusal(operation: str, code: str, message: str) -> str:
     operation = operation.removesuffix("Batch")  # a batch call has no right of its own
     action = f"{_SERVICES.get(operation, 'iam' if 'InstanceProfile' in operation else 'ec2')}:{operation}"
     if code in BAD_CREDENTIALS:
-        return f"AWS refused {action} ({code}): check the AWS credentials of Tenon's Pods"
+        clock = ", and the clock of their node" if code in _OF_CLOCK else ""
+        return f"AWS refused {action} ({code}): check the AWS credentials of Tenon's Pods{clock}"
     if code not in UNAUTHORIZED:
         return f"AWS refused {action} ({code}: {message})"
     if operation.startswith("AssumeRole"):

@@ -107,6 +107,7 @@ REFUSALS: Mapping[str, Refusal] = {
     "SpotMaxPriceTooLow": Refusal(Scope.OFFERING),
     "UnfulfillableCapacity": Refusal(Scope.OFFERING),
     "Unsupported": Refusal(Scope.OFFERING),
+    "VolumeTypeNotAvailableInZone": Refusal(Scope.OFFERING),  # other zones have it
     "InvalidLaunchTargets": Refusal(Scope.RESERVATION),
     SUBNET_FULL: Refusal(Scope.SUBNET, "InsufficientFreeAddressesInSubnet"),
     "InstanceLimitExceeded": Refusal(Scope.QUOTA, "VCPULimitExceeded"),
@@ -135,7 +136,6 @@ REFUSALS: Mapping[str, Refusal] = {
     "NonEBSInstance": Refusal(Scope.IMAGE),
     "UnknownVolumeType": Refusal(Scope.IMAGE),
     "VolumeIOPSLimit": Refusal(Scope.IMAGE),
-    "VolumeTypeNotAvailableInZone": Refusal(Scope.IMAGE),
     "InvalidPlacementGroup.Unknown": Refusal(Scope.NODE_CLASS),
     "InvalidPlacementGroupId.Malformed": Refusal(Scope.NODE_CLASS),
     "InvalidPlacementGroupId.Unknown": Refusal(Scope.NODE_CLASS),

@@ -94,7 +94,7 @@ def test_a_budget_that_keeps_every_replica_is_also_resolved_by_one_more() -> Non
     first, second, _ = remedies(blocked(Stage.DRAINING, *grouped(keeps_all[:1])))
     assert first == (
         "run more replicas, because PodDisruptionBudget default/web keeps 2: "
-        "`kubectl scale statefulset -n default db --replicas=3`"
+        "`kubectl scale statefulset -n default db --current-replicas=2 --replicas=3`"
     )
     assert second == relax
     (together,) = grouped(keeps_all)

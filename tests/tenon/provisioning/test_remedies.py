@@ -55,7 +55,7 @@ def test_remedies_for_pods_name_one_of_them() -> None:
         ([ObstacleKind.SCHEDULE], "`tenon schedule list`"),
         ([ObstacleKind.LAUNCHES], "`kubectl describe nodepool web-0`"),
         ([ObstacleKind.RESERVATIONS], "`aws ec2 describe-capacity-reservations`"),
-        ([ObstacleKind.POD], "change the pods, because no change of a NodePool helps"),
+        ([ObstacleKind.POD], "do what the reason says, because no change of a NodePool helps"),
         ([ObstacleKind.REQUIREMENTS], "change the pods or a NodePool"),
         ([ObstacleKind.TAINTS, ObstacleKind.LIMITS], "raise the limits of NodePool web-1 or on costs"),
     ],
