@@ -15,7 +15,7 @@ import numpy as np
 from tenon.apis import labels
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
-from tenon.kube.taints import untolerated
+from tenon.kube.taints import tolerate, untolerated
 from tenon.resources import CPU, MEMORY, Resources, fits
 from tenon.scheduling.model import Node
 from tenon.shadow.cluster import ModelCluster
@@ -23,10 +23,14 @@ from tenon.shadow.kube_scores import (
     BALANCED,
     LEAST_ALLOCATED,
     SPREAD,
+    SPREAD_OWNERS,
+    TAINTS,
+    UNSTATED,
     Flags,
     Floats,
     Integers,
     balanced,
+    few_taints,
     least_allocated,
     spread,
 )
@@ -96,10 +100,16 @@ class Rooms:
         """By constraints, whether each node accepts pods that have them."""
         self._refused: dict[Hashable, list[Resources]] = {}
         """By constraints, requests that fit nowhere. Larger ones do not fit either, because nodes only fill up."""
-        self._replicas = {_workload(pod): np.zeros(len(nodes)) for pod in pods if pod.live.record.owner_kind}
+        self._avoiding: dict[Hashable, Floats] = {}
+        """By tolerations, how many taints of each node ask pods that have them to stay away."""
+        self._unstated = np.zeros((len(nodes), 2))
+        """What LeastAllocated counts for pods that state no request of CPU or memory."""
+        self._replicas = {_workload(pod): np.zeros(len(nodes)) for pod in pods if _is_spread(pod)}
         for index, node in enumerate(nodes):
             for uid in node.pods:
                 present = cluster.pods[uid]
+                if not _states_requests(present.live.pod):
+                    self._unstated[index] += _unstated(present.live.pod)
                 counts = self._replicas.get(_workload(present))
                 if counts is not None and not present.live.ends:
                     counts[index] += 1
@@ -111,6 +121,7 @@ class Rooms:
             return ""
         index = int(best[zlib.crc32(pod.live.uid.encode()) % len(best)])  # kube-scheduler draws one of them
         self._requested[index] += self._table([pod.live.pod.requests])[0]
+        self._unstated[index] += _unstated(pod.live.pod)
         if (counts := self._replicas.get(_workload(pod))) is not None:
             counts[index] += 1
         return self._names[index]
@@ -133,9 +144,11 @@ class Rooms:
             refused.append(requests)
             return feasible
         before, allocatable = self._requested[feasible, :2], self._allocatable[feasible, :2]
-        scores = LEAST_ALLOCATED * least_allocated(before + request[:2], allocatable)
+        unstated = self._unstated[feasible] + _unstated(pod.live.pod)
+        scores = LEAST_ALLOCATED * least_allocated(before + request[:2] + unstated, allocatable)
         scores += BALANCED * balanced(before, before + request[:2], allocatable)
-        if (counts := self._replicas.get(_workload(pod))) is not None:
+        scores += TAINTS * few_taints(self._taints_to_avoid(pod.live.pod)[feasible])
+        if (counts := self._replicas.get(_workload(pod))) is not None and _is_spread(pod):
             zones = self._zones[feasible]
             in_zone = np.bincount(self._zones, weights=counts)[zones].astype(np.float64)
             scores += SPREAD * spread(counts[feasible], in_zone, len(np.unique(zones)))
@@ -146,10 +159,33 @@ class Rooms:
         """Return a row for each of the amounts, with a column for each resource."""
         return np.array([[amount.get(name, 0) for name in self._column] for amount in amounts], float)
 
+    def _taints_to_avoid(self, pod: Pod) -> Floats:
+        if pod.tolerations not in self._avoiding:
+            self._avoiding[pod.tolerations] = np.array([_to_avoid(view, pod) for view in self._views], float)
+        return self._avoiding[pod.tolerations]
+
     def _accepting_nodes(self, key: Hashable, pod: Pod) -> Flags:
         if key not in self._accepting:
             self._accepting[key] = np.array([_accepts(view, pod) for view in self._views], bool)
         return self._accepting[key]
+
+
+def _is_spread(pod: ModelPod) -> bool:
+    return pod.live.record.owner_kind in SPREAD_OWNERS
+
+
+def _unstated(pod: Pod) -> Floats:
+    """Return what LeastAllocated counts for the requests of CPU and memory that the pod does not state."""
+    return np.array([0 if pod.requests.get(name) else amount for name, amount in UNSTATED.items()], float)
+
+
+def _states_requests(pod: Pod) -> bool:
+    return bool(pod.requests.get(CPU) and pod.requests.get(MEMORY))
+
+
+def _to_avoid(node: Node, pod: Pod) -> int:
+    avoided = (taint for taint in node.taints if taint.effect == "PreferNoSchedule")
+    return sum(not tolerate(pod.tolerations, taint) for taint in avoided)
 
 
 def _accepts(node: Node, pod: Pod) -> bool:

@@ -1,9 +1,10 @@
 """The scores by which kube-scheduler chooses one of the nodes that fit, as far as they differ in the model.
 
-They are those of its default profile: LeastAllocated and BalancedAllocation of CPU and memory, and PodTopologySpread
-with the default constraints, which spread the pods of a workload over nodes and zones. Each is 0 to 100 for each node.
-Sources of the formulas: ``noderesources/least_allocated.go``, ``noderesources/balanced_allocation.go`` and
-``podtopologyspread/scoring.go`` in ``pkg/scheduler/framework/plugins`` of Kubernetes.
+They are those of its default profile: LeastAllocated and BalancedAllocation of CPU and memory, TaintToleration, and
+PodTopologySpread with the default constraints, which spread the pods of a workload over nodes and zones. Each is 0 to
+100 for each node. Sources of the formulas: ``noderesources/least_allocated.go``,
+``noderesources/balanced_allocation.go``, ``tainttoleration/taint_toleration.go`` and ``podtopologyspread/scoring.go``
+in ``pkg/scheduler/framework/plugins`` of Kubernetes.
 """
 
 from __future__ import annotations
@@ -13,15 +14,21 @@ from math import log
 import numpy as np
 import numpy.typing as npt
 
+from tenon.resources import CPU, MEMORY
+
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-LEAST_ALLOCATED, BALANCED, SPREAD = 1, 1, 2
+LEAST_ALLOCATED, BALANCED, SPREAD, TAINTS = 1, 1, 2, 3
 """The weights of the default profile."""
 NODE_SKEW, ZONE_SKEW = 3, 5
 """``maxSkew`` of the default constraints."""
 MOST = 100
+UNSTATED = {CPU: 100, MEMORY: 200 * 2**20}
+"""Millicores and bytes that LeastAllocated takes for a pod that states no request of CPU or memory."""
+SPREAD_OWNERS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet"})
+"""What must own a pod so that the default constraints spread it. A Service that selects it would do too."""
 
 
 def least_allocated(requested: Floats, allocatable: Floats) -> Floats:
@@ -66,3 +73,12 @@ def spread(on_node: Floats, in_zone: Floats, zones: int) -> Floats:
     raw = np.floor(raw + 0.5)
     scores: Floats = np.floor(MOST * (raw.max() + raw.min() - raw) / raw.max())
     return scores
+
+
+def few_taints(untolerated: Floats) -> Floats:
+    """Return how few taints with the effect PreferNoSchedule a pod does not tolerate.
+
+    ``untolerated``: by node, how many there are.
+    """
+    most = untolerated.max()
+    return MOST - (np.floor(MOST * untolerated / most) if most else np.zeros_like(untolerated))

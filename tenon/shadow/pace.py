@@ -45,7 +45,8 @@ class Pace:
             if node.pool in policies and node.claim not in commanded
         ]
         if not any(node.drifted and not node.leaving for node in nodes):
-            self.due = view.now + self._settles_in(view, nodes, policies)
+            # asked again before more nodes are due: a node that drifts does not wait for them
+            self.due = view.now + min(PASS_SECONDS, self._settles_in(view, nodes, policies))
         return self.due <= view.now
 
     def _settles_in(self, view: ModelView, nodes: Sequence[ManagedNode], policies: Mapping[str, PoolPolicy]) -> float:

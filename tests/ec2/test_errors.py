@@ -178,8 +178,8 @@ USER = "User: arn:aws:sts::123456789012:assumed-role/tenon/pod is not authorized
             "DescribeImages",
             "RequestExpired",
             "Request has expired.",
-            "AWS refused ec2:DescribeImages (RequestExpired): check the AWS credentials of Tenon's Pods, and the clock of "
-            "their node",
+            "AWS refused ec2:DescribeImages (RequestExpired): check the AWS credentials of Tenon's Pods, and the clock "
+            "of their node",
         ),
         (
             "DescribeImages",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from hypothesis import given, settings
@@ -29,6 +30,11 @@ def with_nodes(count: int) -> Steps:
 
 def node_of(steps: Steps, name: str) -> str:
     return steps.cluster.pods[f"uid-{name}"].node
+
+
+def without_requests(name: str) -> LivePod:
+    pod = live(name, kind="")
+    return replace(pod, pod=replace(pod.pod, requests={"pods": 1}))
 
 
 def asking(pod: LivePod, zone: str) -> LivePod:
@@ -74,6 +80,42 @@ def test_a_pod_that_waits_for_a_new_node_takes_room_that_becomes_free_before() -
     steps.feed(ended=["uid-first"])
     assert bind(steps.cluster, steps.now) == 1
     assert node_of(steps, "second") == old
+
+
+def test_a_node_whose_taint_asks_pods_to_stay_away_is_taken_last() -> None:
+    """kube-scheduler's score TaintToleration weighs as much as the others together, unless the pod tolerates it."""
+    steps = with_nodes(2)
+    avoided, other = steps.cluster.nodes.values()
+    avoided.base = replace(avoided.base, taints=(Taint("team", "PreferNoSchedule", "a"),))
+    avoided._view = None
+    steps.feed(live("api-0", cpu="1"), live("api-1", cpu="1"))
+    bind(steps.cluster, steps.now)
+    assert {node_of(steps, "api-0"), node_of(steps, "api-1")} == {other.name}
+
+
+def test_pods_without_requests_take_room_in_the_score() -> None:
+    """Kubernetes counts 100m and 200Mi for each, so that the next one goes to the other node."""
+    steps = with_nodes(2)
+    for number in range(6):
+        steps.feed(without_requests(f"idle-{number}"))
+        bind(steps.cluster, steps.now)
+    hosts = Counter(node_of(steps, f"idle-{number}") for number in range(6))
+    assert set(hosts.values()) == {3}
+
+
+def test_pods_of_a_job_are_not_spread() -> None:
+    """Only those of ReplicaSets, ReplicationControllers and StatefulSets are. So the larger node takes most of them."""
+    steps = with_nodes(2)
+    _, large = steps.cluster.nodes.values()
+    large.base = replace(large.base, allocatable={name: 4 * units for name, units in large.base.allocatable.items()})
+    large._view = None
+    for kind, expected in (("Job", 5), ("ReplicaSet", 3)):
+        names = [f"{kind.lower()}-{number}" for number in range(5)]
+        for name in names:
+            steps.feed(live(name, cpu="100m", kind=kind, owner=f"{kind}/{kind.lower()}"))
+            bind(steps.cluster, steps.now)
+        assert sum(node_of(steps, name) == large.name for name in names) == expected
+        steps.feed(ended=[f"uid-{name}" for name in names])
 
 
 @settings(max_examples=40, deadline=None)
