@@ -228,7 +228,8 @@ def _without_unplaceable(every: Purchases) -> tuple[Purchases, list[int]]:
 
     Return the numbers of the other classes too.
     """
-    options = np.flatnonzero(every.fits.any(axis=1) & (every.usage <= every.limits).all(axis=1))
+    within = (every.usage <= every.limits) | (every.usage == 0)
+    options = np.flatnonzero(every.fits.any(axis=1) & within.all(axis=1))
     classes = np.flatnonzero(every.fits[options].any(axis=0))
     number = {before: after for after, before in enumerate(classes.tolist())}
     spreads = tuple(
@@ -236,6 +237,7 @@ def _without_unplaceable(every: Purchases) -> tuple[Purchases, list[int]]:
         for spread in every.spreads
     )
     every = replace(every, requests=every.requests[classes], counts=every.counts[classes], spreads=spreads)
+    every = replace(every, limits=np.maximum(every.limits, 0))  # a NodePool beyond its limit has nothing left
     return _some(replace(every, fits=every.fits[:, classes]), options), classes.tolist()
 
 

@@ -14,7 +14,7 @@ from tenon.scheduling.fleet import Fleet, Placement, kind_of
 
 LEAST_SAVING = 0.0025
 """The part of the cost that the program must promise for a second plan."""
-FAR = 1.05
+FAR = 1.02
 """With few nodes, their sizes decide more than the program says: if nodes cost more than this part of what it says, the
 second plan is made anyway.
 """
