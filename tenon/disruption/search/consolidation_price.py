@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import inf
 
 from tenon.apis import labels
 from tenon.disruption.nodes import NodeDetail
@@ -102,7 +101,7 @@ class PriceRule:
         cheaper_claims: list[PlannedClaim] = []
         worst = 0.0
         for claim, sales in settled:
-            share = spendable * claim.price / price if price > 0 else inf
+            share = spendable * (claim.price / price if price > 0 else 1 / len(settled))
             kept_sales = self._kept(leaving, claim, sales, share)
             if spot and len(leaving) == 1 and claim.offering.capacity_type == labels.SPOT:
                 kept_sales = self._flexible(claim, kept_sales)

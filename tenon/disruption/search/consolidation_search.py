@@ -34,6 +34,8 @@ LARGEST_WITH_CHOICE = 2
 """How many nodes to replace together if new nodes must leave types open (``minValues``) and too few of them cost less
 than one of the nodes. If several nodes leave, a type must cost less than each of them that it could stay as (DIS-37),
 so large sets of such nodes hardly ever pay, and keep those that do from each other."""
+FEW = 100
+"""So many candidates are in sets of every size, because that takes little time, and sometimes a large set does pay."""
 MAX_ROUNDS = 4
 """How often to look again at the cluster as the moves found so far will leave it."""
 TOO_DEAR = 1.05
@@ -141,6 +143,8 @@ class _Pass:
 
         Too few types that are as large cost less. If a NodePool asks for no ``minValues``, its nodes need not.
         """
+        if len(self._candidates) <= FEW:
+            return frozenset()
         by_name = {node.name: node for node in nodes}
         claims = set()
         for claim in self._candidates:

@@ -146,4 +146,6 @@ def _cheapest_share(amounts: Floats, room: Floats, price: Floats) -> float:
     if not amounts.any():
         return 0.0
     parts = np.divide(amounts, room, out=np.where(amounts > 0, inf, np.zeros_like(room)), where=room > 0)
-    return float((parts.max(axis=1) * price).min(initial=inf))
+    nodes = parts.max(axis=1)
+    holds = np.isfinite(nodes)  # infinitely many nodes that cost nothing have no price
+    return float((nodes[holds] * price[holds]).min(initial=inf))

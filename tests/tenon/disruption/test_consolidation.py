@@ -137,6 +137,21 @@ def test_dis34_a_type_counts_with_its_price_in_the_costliest_allowed_zone() -> N
     assert listed("us-west-2a") == ("c5.large", "m5.large")
 
 
+def test_dis34_no_type_costs_more_than_what_leaves_if_the_cheapest_one_costs_nothing() -> None:
+    """A NodeOverlay may set a price of 0. An m5.4xlarge costs 0.768, as much as the node that leaves."""
+    kinds = [next(kind for kind in CATALOG if kind.name == name) for name in ("c5.large", "m5.large", "m5.4xlarge")]
+    free = replace(kinds[0], offerings=tuple(replace(offering, price=0.0) for offering in kinds[0].offerings))
+    pools = [replace(pool(), instance_types=[free, *kinds[1:]])]
+    leaving = NodeDetail("n", "m5.4xlarge", "us-west-2a", labels.ON_DEMAND, 0.768, (), 1.0)
+    needs = Requirements.of(need(labels.CAPACITY_TYPE, "In", labels.ON_DEMAND))
+    offering = OfferingKey(labels.ON_DEMAND, "c5.large", "us-west-2a")
+    claim = PlannedClaim("default", (), ("c5.large", "m5.large", "m5.4xlarge"), needs, {}, 0.0, offering)
+    bill = PriceRule(Problem((), pools)).bill([leaving], [claim])
+    assert bill is not None
+    assert bill.replacements[0].instance_types == ("c5.large", "m5.large")
+    assert bill.guaranteed_saving == pytest.approx(0.768 - 0.096)
+
+
 def test_sch103_the_worst_price_is_that_of_the_capacity_type_that_launches_first() -> None:
     """A type that is reserved at 0.01 and on demand at 1.0 launches from the reservation."""
     reserved = Offering("us-west-2a", labels.RESERVED, 0.01, reservation_id="cr-1", reservation_capacity=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from math import inf
 from unittest.mock import patch
 
@@ -79,6 +80,20 @@ def test_dis34_a_node_costs_as_much_as_the_dearest_type_that_it_must_leave_open(
     assert PriceEstimate(NAMES, [own], best_effort=True).shared_with_choice(full) == pytest.approx(0.085)
 
 
+def test_a_type_that_costs_nothing_leaves_the_others_their_prices() -> None:
+    """Alone it may not be listed, so that an m5.large is the cheapest node with two types."""
+    kinds = [kind for kind in CATALOG if kind.name in ("c5.large", "m5.large")]
+    free = [
+        replace(kind, offerings=tuple(replace(offering, price=0.0) for offering in kind.offerings))
+        if kind.name == "c5.large"
+        else kind
+        for kind in kinds
+    ]
+    two = need(labels.INSTANCE_TYPE, "Exists", least=2)
+    estimate = PriceEstimate(NAMES, [pool("default", ON_DEMAND, AMD64, two, types=free)])
+    assert estimate.shared_with_choice([pod("p", "1900m", "3Gi")]) == pytest.approx(0.096)
+
+
 def test_pods_that_need_nothing_new_cost_nothing() -> None:
     """Also where no type leaves enough others open."""
     types = need(labels.INSTANCE_TYPE, "Exists", least=100)
@@ -91,7 +106,10 @@ def test_pods_that_need_nothing_new_cost_nothing() -> None:
 def test_dis37_the_engine_plans_no_large_sets_of_nodes_as_cheap_as_the_types_to_leave_open(
     least: int | None, largest: int
 ) -> None:
-    """No two pods fit on one node. Three types that are as large as an m5.2xlarge do not all cost less."""
+    """No two pods fit on one node. Three types that are as large as an m5.2xlarge do not all cost less.
+
+    Few candidates are in sets of every size.
+    """
     sizes: list[int] = []
 
     class Observed(Planner):
@@ -108,4 +126,8 @@ def test_dis37_the_engine_plans_no_large_sets_of_nodes_as_cheap_as_the_types_to_
     )
     with patch.object(consolidation_search, "Planner", Observed):
         decide(situation(cluster), [Consolidation()])
+        assert max(sizes) == 6
+        sizes.clear()
+        with patch.object(consolidation_search, "FEW", 5):
+            decide(situation(cluster), [Consolidation()])
     assert max(sizes) == largest
