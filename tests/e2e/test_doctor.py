@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sandbox.cluster import Sandbox
-from tests.e2e.conftest import NewPool
+from tests.e2e.conftest import COMMAND_SECONDS, NewPool
 from tests.e2e.worker_process import environment
 
 pytestmark = pytest.mark.refuses("iam:GetRole")
@@ -24,7 +24,7 @@ def doctor(sandbox: Sandbox, **changed: str | None) -> tuple[int, dict[str, dict
         env=environment(sandbox, **changed),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=COMMAND_SECONDS,
         check=False,
     )
     assert answer.stdout, answer.stderr
