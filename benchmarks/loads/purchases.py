@@ -247,7 +247,7 @@ def _some(every: Purchases, options: Integers) -> Purchases:
 
 
 def _without_worse(every: Purchases) -> Purchases:
-    """Drop each option for which another holds whatever it holds, for no more, and uses up no more of any limit."""
+    """Drop each option if another one holds the same pods, costs no more, and uses no more of any limit."""
     # room beyond what all pods that may be on the node request is no advantage
     every = replace(
         every, room=np.minimum(every.room, every.fits.astype(np.int64) @ (every.requests * every.most[:, None]))

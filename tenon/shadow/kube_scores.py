@@ -38,8 +38,9 @@ def least_allocated(requested: Floats, allocatable: Floats) -> Floats:
         requested: by node and resource, what all pods request with the one that comes.
         allocatable: by node and resource, what there is.
     """
-    free = np.where(allocatable > 0, (allocatable - requested) * MOST // np.maximum(allocatable, 1), 0)
-    scores: Floats = np.floor(np.maximum(free, 0).mean(axis=1))
+    present = allocatable > 0  # a resource that a node lacks does not count
+    free = np.where(present, np.maximum(allocatable - requested, 0) * MOST // np.maximum(allocatable, 1), 0)
+    scores: Floats = np.floor(free.sum(axis=1) / np.maximum(present.sum(axis=1), 1))
     return scores
 
 

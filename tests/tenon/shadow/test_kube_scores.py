@@ -19,8 +19,8 @@ def test_an_emptier_node_has_a_higher_score() -> None:
     assert list(scores) == [37, 87, 0]
 
 
-def test_a_resource_that_a_node_lacks_counts_nothing() -> None:
-    assert list(least_allocated(rows((1000, 0)), rows((4000, 0)))) == [37]
+def test_a_resource_that_a_node_lacks_does_not_count() -> None:
+    assert list(least_allocated(rows((1000, 0)), rows((4000, 0)))) == [75]
 
 
 def test_a_pod_that_makes_cpu_and_memory_alike_has_a_higher_score() -> None:
