@@ -10,11 +10,11 @@ from typing import IO
 from tenon.errors import TenonError
 from tenon.provisioning.problem_json import decode, encode
 from tenon.shadow.cluster import ModelCluster
-from tenon.shadow.saved import VERSION, Totals, node_text, places_of
+from tenon.shadow.saved import VERSION, Place, Totals, node_text, places_of
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS node (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS place (uid TEXT PRIMARY KEY, node TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS place (uid TEXT PRIMARY KEY, node TEXT NOT NULL, created REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS totals (id INTEGER PRIMARY KEY CHECK (id = 1), body BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS report (id INTEGER PRIMARY KEY CHECK (id = 1), body TEXT NOT NULL);
 """
@@ -47,7 +47,7 @@ class Store:
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"{path} cannot be used as the state of tenon shadow: {error}") from error
         self._nodes: dict[str, tuple[object, ...]] = {}
-        self._places: dict[str, str] = {}
+        self._places: dict[str, Place] = {}
 
     def close(self) -> None:
         """Close the file."""
@@ -72,10 +72,11 @@ class Store:
             raise StoreError(f"{self.path} was written by another version of Tenon: name another file with --state")
         return totals
 
-    def model(self) -> tuple[list[bytes], dict[str, str]]:
-        """Return the nodes of the model as texts, and the node of each pod by UID."""
+    def model(self) -> tuple[list[bytes], dict[str, Place]]:
+        """Return the nodes of the model as texts, and the place of each pod by UID."""
         nodes = dict(self._database.execute("SELECT name, body FROM node"))
-        places = dict(self._database.execute("SELECT uid, node FROM place"))
+        rows = self._database.execute("SELECT uid, node, created FROM place")
+        places = {uid: Place(node, created) for uid, node, created in rows}
         self._nodes, self._places = dict.fromkeys(nodes, ()), places
         return list(nodes.values()), places
 
@@ -100,8 +101,8 @@ class Store:
             )
             database.executemany("DELETE FROM place WHERE uid = ?", ((uid,) for uid in self._places.keys() - places))
             database.executemany(
-                "REPLACE INTO place VALUES (?, ?)",
-                ((uid, node) for uid, node in places.items() if self._places.get(uid) != node),
+                "REPLACE INTO place VALUES (?, ?, ?)",
+                ((uid, *place) for uid, place in places.items() if self._places.get(uid) != place),
             )
             database.execute("REPLACE INTO totals VALUES (1, ?)", (encode(totals),))
             database.execute("COMMIT")

@@ -212,7 +212,7 @@ def _move(
     moved = [pod for pod in pods if (present := cluster.pods.get(pod.uid)) is not None and present.node == WAITS]
     for pod in moved:
         model_pod = cluster.pods[pod.uid]
-        model_pod.live = replace(model_pod.live, pod=replace(model_pod.live.pod, created=now))
+        model_pod.live = model_pod.live.created_at(now)
         if (is_new or not is_plain(pod)) and node.has_room(pod, now):
             cluster.place(pod.uid, node.name, now)
     if moved and times:

@@ -73,8 +73,7 @@ def _newly_deleted(cluster: ModelCluster, present: Iterable[LivePod], ended_uids
 
 
 def _update(cluster: ModelCluster, pod: ModelPod, live: LivePod, now: float) -> None:
-    if pod.live.pod.created > live.pod.created:  # the model moved it, and in a cluster it would be a new pod
-        live = replace(live, pod=replace(live.pod, created=pod.live.pod.created))
+    live = live.created_at(pod.live.pod.created)
     pod.live = live
     if live.outside != (pod.node == OUTSIDE) and live.record.node_name:
         cluster.place(live.uid, OUTSIDE if live.outside else "", now)
@@ -93,15 +92,21 @@ def _settle(cluster: ModelCluster, arrivals: Iterable[LivePod], ended_uids: Coll
         if live.outside:
             cluster.place(live.uid, OUTSIDE, now)
         elif places:
-            node, quiet = cluster.pods[uid := places.pop()].node, 0.0
-            if node in cluster.nodes:
-                quiet = cluster.nodes[node].quiet
-            cluster.remove_pod(uid, now)
-            cluster.place(live.uid, node, now)
-            if node in cluster.nodes:
-                cluster.nodes[node].quiet = quiet  # in the model, nothing happened to the node
+            _succeed(cluster, cluster.pods[live.uid], cluster.pods[places.pop()], now)
             succeeded += 1
     return succeeded
+
+
+def _succeed(cluster: ModelCluster, successor: ModelPod, evicted: ModelPod, now: float) -> None:
+    """Put a pod in the place of the one that it succeeds. In the model, nothing happened to the pod and its node."""
+    node = cluster.nodes.get(evicted.node)
+    quiet = node.quiet if node is not None else 0.0
+    successor.live = successor.live.created_at(evicted.live.pod.created)
+    cluster.remove_pod(evicted.live.uid, now)
+    cluster.place(successor.live.uid, evicted.node, now)
+    successor.since = evicted.since
+    if node is not None:
+        node.quiet = quiet
 
 
 def _vacated(

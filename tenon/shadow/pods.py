@@ -7,7 +7,7 @@ must not take for new load: its own node was not drained, so the pod would still
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tenon.kube.pod import Pod
@@ -40,6 +40,13 @@ class LivePod:
     def ends(self) -> bool:
         """Whether the pod is being deleted."""
         return self.record.deleting
+
+    def created_at(self, created: float) -> LivePod:
+        """Return the pod as one that was created then, in seconds since the epoch.
+
+        How long a moved pod rests depends on when it was created, and that must be when the model created it.
+        """
+        return self if self.pod.created == created else replace(self, pod=replace(self.pod, created=created))
 
 
 @dataclass(slots=True)

@@ -74,9 +74,10 @@ def _rank(cluster: ModelCluster, pod: ModelPod, neighbours: int, now: float) -> 
 def _trade(cluster: ModelCluster, deleted: Iterable[str], staying: Iterable[str], now: float) -> None:
     """Let each deleted pod and one that stays, but would be deleted in the model, trade their places."""
     for uid, other in zip(sorted(deleted), sorted(staying), strict=True):
-        places = [(pod.node, pod.since) for pod in (cluster.pods[uid], cluster.pods[other])]
-        quiet = {name: cluster.nodes[name].quiet for name, _ in places if name in cluster.nodes}
-        for moved, (name, since) in zip((other, uid), places, strict=True):
+        places = [(pod.node, pod.since, pod.live.pod.created) for pod in (cluster.pods[uid], cluster.pods[other])]
+        quiet = {name: cluster.nodes[name].quiet for name, _, _ in places if name in cluster.nodes}
+        for moved, (name, since, created) in zip((other, uid), places, strict=True):
+            cluster.pods[moved].live = cluster.pods[moved].live.created_at(created)
             cluster.place(moved, name, now)
             cluster.pods[moved].since = since
         for name, since in quiet.items():

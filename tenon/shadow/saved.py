@@ -1,12 +1,13 @@
 """The model in a form that a file can keep, so that a restart goes on where it was.
 
-Pods are not kept, because the cluster has them: only which node each is on.
+Pods are not kept, because the cluster has them: only which node each is on, and since when it exists in the model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tenon.disruption.history.arrivals import Arrival
 from tenon.provisioning.problem_json import decode, encode
@@ -24,6 +25,14 @@ MOST = 10
 
 LEAST = 1e-6
 """Dollars an hour from which on two purchases differ."""
+
+
+class Place(NamedTuple):
+    """Where a pod of the model is."""
+
+    node: str
+    created: float
+    """When the pod was created in the model, in seconds since the epoch: a pod that the model moved is a new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +126,7 @@ def node_text(node: ModelNode) -> bytes:
 
 
 def restored(
-    node_texts: Iterable[bytes], places: Mapping[str, str], pods: Iterable[LivePod], totals: Totals, now: float
+    node_texts: Iterable[bytes], places: Mapping[str, Place], pods: Iterable[LivePod], totals: Totals, now: float
 ) -> ModelCluster:
     """Return the model as it was, with the pods of now. New pods wait, as if they had just come.
 
@@ -147,16 +156,21 @@ def restored(
     for live in pods:
         if live.ends:
             continue
-        cluster.add_pod(live, now)
-        place = OUTSIDE if live.outside else places.get(live.uid, WAITS)
-        if place == OUTSIDE or place in nodes:
-            cluster.place(live.uid, place, now)
+        place = places.get(live.uid, Place(WAITS, live.pod.created))
+        cluster.add_pod(live.created_at(place.created), now)
+        node = OUTSIDE if live.outside else place.node
+        if node == OUTSIDE or node in nodes:
+            cluster.place(live.uid, node, now)
     for name, since in quiet.items():
         if since > 0:
             cluster.nodes[name].quiet = since
     return cluster
 
 
-def places_of(cluster: ModelCluster) -> dict[str, str]:
-    """Return the node of each pod, by UID, without those that wait or are outside of NodePools."""
-    return {uid: pod.node for uid, pod in cluster.pods.items() if pod.node not in (WAITS, OUTSIDE)}
+def places_of(cluster: ModelCluster) -> dict[str, Place]:
+    """Return the place of each pod, by UID, without those that wait or are outside of NodePools."""
+    return {
+        uid: Place(pod.node, pod.live.pod.created)
+        for uid, pod in cluster.pods.items()
+        if pod.node not in (WAITS, OUTSIDE)
+    }

@@ -117,11 +117,15 @@ def test_the_successor_of_a_pod_that_another_controller_evicted_takes_its_place(
     (name,) = steps.cluster.nodes
     quiet = steps.cluster.nodes[name].quiet
     steps.feed(live("web-0", ends=True, node_leaves=True))
-    assert steps.feed(live("web-1")) == 1
+    created = steps.now
+    steps.pass_time(600)
+    assert steps.feed(live("web-1").created_at(steps.now)) == 1
     assert set(steps.cluster.pods) == {"uid-web-1"}
     assert steps.cluster.pods["uid-web-1"].node == name
     assert steps.cluster.nodes[name].quiet == quiet
     assert steps.feed(ended=["uid-web-0"]) == 0
+    steps.feed(live("web-1", cpu="500m").created_at(steps.now))
+    assert steps.cluster.pods["uid-web-1"].live.pod.created < created, "or it would rest as a pod that was moved"
 
 
 def test_the_place_of_a_pod_of_a_stateful_set_waits_for_its_successor() -> None:
@@ -258,6 +262,9 @@ def test_a_restart_goes_on_with_the_same_nodes_and_places(count: int, cpu: int) 
     totals = Totals(1, "", steps.cluster.bought, steps.cluster.disturbance, steps.cluster.disturbance, Ledger())
     texts = [node_text(node) for node in steps.cluster.nodes.values()]
     pods = [pod.live for pod in steps.cluster.pods.values()]
+    for pod in steps.cluster.pods.values():
+        pod.live = pod.live.created_at(steps.now)  # the model moved it
+        steps.cluster.nodes[pod.node].update(pod.live.pod)
     again = restored(texts, places_of(steps.cluster), pods, totals, steps.now)
     assert places_of(again) == places_of(steps.cluster)
     for name, node in steps.cluster.nodes.items():

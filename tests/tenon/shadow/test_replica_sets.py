@@ -62,9 +62,13 @@ def test_a_pod_that_trades_its_place_leaves_the_other_node_as_quiet_as_it_was() 
     steps = on_nodes(2, 1)
     staying, losing = steps.cluster.nodes["shadow-2"], steps.cluster.nodes["shadow-1"]
     quiet = staying.quiet
+    moved = steps.cluster.pods["uid-1-0"]
+    moved.live = moved.live.created_at(steps.now - 60)
     steps.feed(ended=["uid-1-0"])
     assert staying.quiet == quiet
     assert losing.quiet == steps.now
+    (pod,) = staying.pods.values()
+    assert pod.created == steps.now - 60, "a pod that was moved there rests there"
 
 
 def test_a_pod_trades_its_place_when_its_deletion_begins_and_keeps_it_until_it_is_gone() -> None:
