@@ -162,7 +162,7 @@ class PlannedPrice(Message):
 
     name: str
     price: float | None = None
-    """Dollars an hour; None if an earlier version of Tenon planned it, or an attempt whose answer was lost."""
+    """Dollars an hour; None if an attempt planned it whose answer was lost."""
 
 
 class BatchOutcome(Message):
@@ -171,8 +171,6 @@ class BatchOutcome(Message):
     at: datetime
     batch: int
     pods: int
-    text: str = ""
-    """All of it in clauses, if an earlier version of Tenon planned the batch. The other figures are then 0."""
     bought: bool = False
     """Whether NodeClaims were created."""
     claims: list[PlannedPrice] = Field(default_factory=list)

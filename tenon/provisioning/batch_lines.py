@@ -87,8 +87,6 @@ def _merged(batch: int, groups: Iterable[UnlaunchedClaims]) -> list[UnlaunchedCl
 
 def _text(outcome: BatchOutcome) -> str:
     """What was bought, what got no instance, and what the other pods wait for, in clauses."""
-    if outcome.text:
-        return outcome.text
     parts = [*_purchases(outcome), *_unlaunched_texts(outcome)]
     if outcome.placed_on_existing:
         parts.append(f"{counted(outcome.placed_on_existing, 'pod')} on nodes that exist or start")

@@ -18,6 +18,7 @@ from temporalio.worker import Worker
 
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
+from tenon.kube.pool_reasons import ObstacleKind
 from tenon.messages.awaited_replacements import FoundReplacements
 from tenon.messages.base import ActivityName
 from tenon.messages.command_approval import AwaitsApproval, Refusal
@@ -33,7 +34,7 @@ from tenon.messages.garbage_collection import COLLECT_GARBAGE, GarbageCollection
 from tenon.messages.node import Operator
 from tenon.messages.node_schedule import NodeScheduleInput, NodeScheduleResult, ScheduledPool
 from tenon.messages.nodeclass import NodeClassInput, NodeClassResult
-from tenon.messages.provisioning import AwaitBatchInput, BatchSummary, LaunchReport
+from tenon.messages.provisioning import AwaitBatchInput, BatchSummary, LaunchReport, PendingClause, PendingPods
 from tests.workflows.fake_steps import FakeSteps, command, leaves_first, reboot
 from tests.workflows.refusing_ec2 import Planning, provisioner, refusing
 from tests.workflows.waiting import until
@@ -47,8 +48,13 @@ from workflows.provisioner import MAX_REPORTS, ProvisionerInput, ProvisionerWork
 
 
 async def batches(temporal: WorkflowEnvironment, cluster: str) -> None:
-    """EC2 refuses a NodePool during a wait, a leader announces itself, and the run continues as new between batches."""
+    """EC2 refuses a NodePool during a wait, a leader announces itself, and the run continues as new between batches.
+
+    A pod fits nowhere in the first batch and gets a place in the next one.
+    """
     planning = Planning()
+    clause = PendingClause(pool="web", kind=ObstacleKind.TAINTS, text="NodePool web: its taint a is not tolerated")
+    planning.pending = [PendingPods(why=clause.text, clauses=[clause], pods=["shop/web-1"], count=1)]
 
     async def asked(times: int) -> bool:
         return len(planning.requests) >= times
@@ -61,6 +67,7 @@ async def batches(temporal: WorkflowEnvironment, cluster: str) -> None:
         await until(partial(asked, 3))
         planning.pods.set()
         await until(partial(asked, 4))
+        planning.pending = []
         for _ in range(MAX_REPORTS):
             await handle.signal(ProvisionerWorkflow.launches_reported, LaunchReport())
         await until(partial(asked, 5))

@@ -70,6 +70,7 @@ class Planning:
             pauses=self.pauses,
             waits=self.waits,
             pending=self.pending,
+            unschedulable=sum(group.count for group in self.pending if not group.has_place),
             reopened=reopened,
         )
 

@@ -128,11 +128,6 @@ def test_a_batch_whose_first_answer_was_lost_claims_no_price_and_no_number_of_po
     assert batch_lines.batch_line(outcome) == line
 
 
-def test_a_batch_that_an_earlier_version_planned_keeps_its_line() -> None:
-    outcome = BatchOutcome(at=NOW, batch=1, pods=2, text="created web-1, planned at 0.1000 USD/h", bought=True)
-    assert batch_lines.batch_line(outcome) == "`2026-11-21 12:00:00`, 2 pods: created web-1, planned at 0.1000 USD/h"
-
-
 def test_batches_that_buy_nothing_push_no_purchase_off_the_page() -> None:
     """Pods that fit nowhere are planned again every few seconds."""
     futile = PlanResult(pods=2, unschedulable=2)
