@@ -1,1 +1,1 @@
-"""The live view of nodes: what it watches, how it looks, and what its keys do."""
+"""The live view of `tenon top`: what it watches, how it looks, and what its keys do."""

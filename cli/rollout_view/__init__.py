@@ -1,1 +1,1 @@
-"""Rollouts of new versions as people read and steer them."""
+"""What `tenon rollout` reads, asks for and prints: rollouts of new versions as people read and steer them."""
