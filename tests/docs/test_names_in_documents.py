@@ -88,6 +88,24 @@ def test_every_document_that_the_code_names_exists() -> None:
     assert name_ofs
 
 
+def test_the_readme_lists_every_document() -> None:
+    readme = text_of(ROOT / "README.md")
+    assert [path.name for path in sorted((ROOT / "docs").glob("*.md")) if f"(docs/{path.name}" not in readme] == []
+
+
+def test_contributing_says_what_each_package_and_module_of_tenon_is_for() -> None:
+    layers = (
+        text_of(ROOT / "CONTRIBUTING.md")
+        .split("each package imports only those below it:")[1]
+        .split("Inside `worker/`")[0]
+    )
+    listed_names = set(re.findall(r"\w+", layers))
+    parts = {
+        path.stem for path in (ROOT / "tenon").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert parts - listed_names - {"__init__"} == set()
+
+
 def test_rules_of_the_design_are_numbered_without_gap_or_repeat() -> None:
     rules = text_of(ROOT / "docs" / "design.md").partition("\n## Rules")[2].partition("\n## ")[0]
     numbers = [int(number) for number in re.findall(r"^(\d+)\. ", rules, re.MULTILINE)]
