@@ -21,7 +21,7 @@ from tenon.disruption.situation import Situation
 
 
 class PassPace:
-    """When looks begin, and how long they rest."""
+    """When passes begin, and how long they rest."""
 
     def __init__(self, view: ClusterView, batcher: Batcher, refusals: LaunchRefusals) -> None:
         self._view = view
@@ -118,7 +118,7 @@ class PassPace:
             pass_pauses.rest_after(self._computed) if rests else None,
         )
         if at_once:
-            self._due = self._rests_until = _clock()  # the other unhealthy nodes are no news to a look
+            self._due = self._rests_until = _clock()  # for the facts of a pass, the other unhealthy nodes are no change
 
     def pass_failed(self) -> None:
         """Set when the next pass is due after one that raised an error: soon, and whatever has changed."""

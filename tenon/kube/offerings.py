@@ -25,7 +25,7 @@ class OfferingKey(NamedTuple):
     As what EC2 refuses, the key may stand for several offerings: an empty instance type means all, an empty zone every
     zone. With a ``scope``, it is about offerings in one capacity reservation or placement group only, or about all that
     count against one vCPU quota. Messages carry the same fields by name
-    (`tenon.messages.launch.OfferingRef`), because a tuple would become a JSON list.
+    (`tenon.messages.offerings.OfferingRef`), because a tuple would become a JSON list.
     """
 
     capacity_type: str

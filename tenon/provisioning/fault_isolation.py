@@ -73,7 +73,7 @@ def _smaller_failure(
     alone = replace(isolated_plan.failing, pods=causes[0])
     try:
         solve(alone, expired)
-    except Exception as error:  # see narrowed()
+    except Exception as error:  # as in `solve_isolated`
         return replace(isolated_plan, error=error, failing=alone)
     return isolated_plan
 

@@ -228,7 +228,7 @@ class Problem:
     node_charge: float = NODE_CHARGE
     """Dollars an hour added to the price of each node when plans are compared."""
     most_pods_share: float = 1.0
-    """The part of a workload's pods that one node may carry, above 0 and at most 1 (`Shares`)."""
+    """The part of a workload's pods that one node may carry, above 0 and at most 1 (`BlastRadius`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class PodClass:
     base: PodClass | None = None
     """The class that this one narrows or relaxes; None if this is the class as it was grouped."""
     workload: str = ""
-    """The workload of all its pods; empty if the batch does not limit workloads per node (`Shares`)."""
+    """The workload of all its pods; empty if the batch does not limit workloads per node (`BlastRadius`)."""
     daemons: DaemonRules | None = None
     """What the pods require of DaemonSets' pods on their node; None if nothing."""
 

@@ -75,3 +75,33 @@ def test_each_argument_that_a_docstring_describes_exists(package: str) -> None:
 def test_an_argument_that_does_not_exist_is_found() -> None:
     text = 'def plan(pods):\n    """Plan.\n\n    Args:\n        pods: the pods.\n        nodes: the nodes.\n    """\n'
     assert unknown_arguments(text) == ["plan: nodes"]
+
+
+def identifiers(source: str) -> set[str]:
+    """The identifiers of a module's code, without its docstrings and comments."""
+    return set(re.findall(r"[A-Za-z_]\w*", re.sub(r'"""[^"]*(?:"(?!"")[^"]*)*"""|#.*', "", source)))
+
+
+def names_in_backticks(text: str) -> set[str]:
+    """Names of Python in backticks: those with a capital or an underscore, which no word of prose has."""
+    names = (name.split(".")[-1] for name in re.findall(r"(?<!`)`([A-Za-z_][\w.]*)(?:\(\))?`(?!`)", text))
+    return {name for name in names if re.search(r"[A-Z_]", name)}
+
+
+def test_each_name_in_backticks_exists() -> None:
+    """A rename must not leave readers of docstrings and comments behind."""
+    sources = {file: file.read_text() for package in (*PACKAGES, "tests") for file in (ROOT / package).rglob("*.py")}
+    known_names = {name for source in sources.values() for name in identifiers(source)} | {
+        file.stem for file in sources
+    }
+    unknown = {
+        f"{file.relative_to(ROOT)}": names
+        for file, source in sources.items()
+        if file.relative_to(ROOT).parts[0] != "tests" and (names := names_in_backticks(source) - known_names)
+    }
+    assert unknown == {}
+
+
+def test_a_name_in_backticks_that_no_code_has_is_found() -> None:
+    text = 'def plan():\n    """Plan as `Old.plan_all` does, or `plan`."""\n'
+    assert names_in_backticks(text) - identifiers(text) == {"plan_all"}
