@@ -14,11 +14,11 @@ from functools import partial
 
 from activities import loggers, metrics
 from activities.cluster_view.interfaces import ClusterView, Types
-from activities.provisioning.batch_solving import LiveSolver
 from activities.provisioning.batching import Batcher
 from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.capacity_probes import CapacityProbes, Probes
 from activities.provisioning.launch_refusals import LaunchRefusals
+from activities.provisioning.live_solving import LiveSolver
 from activities.provisioning.pause_reporting import PauseReporter
 from activities.provisioning.plan_decision import PlanDecision
 from activities.provisioning.plan_phases import plan_phase

@@ -19,12 +19,12 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventPublisher
 from activities.provisioning.account_commitments import CommitmentStore
-from activities.provisioning.batch_solving import LiveSolver
 from activities.provisioning.batching import Batcher
 from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.cache_freshness import claims_of_batch, pods_were_stale
 from activities.provisioning.claim_writer import Written, write_claims
 from activities.provisioning.launch_refusals import LaunchRefusals
+from activities.provisioning.live_solving import LiveSolver
 from activities.provisioning.pause_reporting import PauseReporter
 from activities.provisioning.plan_deciding import RETRY_SECONDS, PlanDecider
 from activities.provisioning.plan_decision import PlanDecision, waits_for_node
