@@ -23,8 +23,8 @@ from activities.provisioning.pause_reporting import PauseReporter
 from activities.provisioning.plan_decision import PlanDecision
 from activities.provisioning.plan_phases import plan_phase
 from activities.provisioning.pool_offers import PoolOffers, pool_offers
-from activities.provisioning.refused_launches import RefusedLaunches
 from activities.provisioning.solving import Solved
+from activities.provisioning.tried_launches import TriedLaunches
 from activities.tracing import spans
 from activities.tracing.catalogue import Phase
 from tenon.ec2.refusals.known_quotas import within_quotas
@@ -83,19 +83,19 @@ class PlanDecider:
         batcher: Batcher,
         buffers: BufferRoom,
         refusals: LaunchRefusals,
-        launches: RefusedLaunches,
+        tried_launches: TriedLaunches,
         policy: PlanPolicy,
         solver: LiveSolver,
         pauses: PauseReporter,
         now: Callable[[], datetime],
     ) -> None:
-        """``refusals``: what EC2 refuses. ``launches``: those of earlier plans. ``pauses``: says why pods wait."""
+        """``refusals``: what EC2 refuses. ``tried_launches``: of earlier plans. ``pauses``: says why pods wait."""
         self._view = view
         self._types = types
         self._batcher = batcher
         self._buffers = buffers
         self._refusals = refusals
-        self._launches = launches
+        self._tried_launches = tried_launches
         self._probes = CapacityProbes(view, types, refusals, policy)
         self._solver = solver
         self._pauses = pauses
@@ -107,7 +107,7 @@ class PlanDecider:
         undecided = self._batcher.undecided()
         if not undecided:
             return None
-        self._refusals.no_capacity(self._launches.count(undecided, self._refusals.unavailable()))
+        self._refusals.no_capacity(self._tried_launches.count(undecided, self._refusals.unavailable()))
         offers = await pool_offers(self._view, self._types, self._refusals, self._now())
         undecided = self._batcher.undecided()  # again, because EC2 may have taken seconds and pods may have gone
         if not undecided:

@@ -33,10 +33,10 @@ from activities.provisioning.plan_recording import PlanRecorder
 from activities.provisioning.pod_events import PodEvents
 from activities.provisioning.pods_without_node import UnplacedPods, WaitingPods
 from activities.provisioning.pool_events import publish_missing_types, publish_refused_claims
-from activities.provisioning.refused_launches import RefusedLaunches
 from activities.provisioning.solving import Solver
 from activities.provisioning.spot_scores import SpotScoreStore
 from activities.provisioning.superseded_claims import delete_superseded
+from activities.provisioning.tried_launches import TriedLaunches
 from activities.provisioning.warm_starts import WarmStarts
 from activities.record.plan_inputs import InputKeeper
 from activities.record.writer import NO_RECORD, RecordWriter
@@ -91,7 +91,7 @@ class BatchPlanner:
         self._kube = kube
         self._recorder = recorder
         self._pod_events = PodEvents(recorder)
-        self._refused_launches = RefusedLaunches()
+        self._tried_launches = TriedLaunches()
         self._waiting = WaitingPods()
         self._unplaced = UnplacedPods()
         self._batcher = batcher
@@ -104,7 +104,7 @@ class BatchPlanner:
             batcher,
             self._buffers,
             self._refusals,
-            self._refused_launches,
+            self._tried_launches,
             policy,
             LiveSolver(view, batcher, self._refusals, policy, solver, warm, commitments, spot_scores),
             self._pauses,
@@ -174,8 +174,8 @@ class BatchPlanner:
         self._buffers.simulated(plan, decision.ready, written.names)
         await publish_refused_claims(self._recorder, decision.pools, written)
         await publish_missing_types(self._recorder, decision.pools, decision.without_types)
-        lacking = self._refused_launches.reasons(plan, unavailable, decision.dear_claims)
-        self._refused_launches.bought(written.claims)
+        lacking = self._tried_launches.reasons(plan, unavailable, decision.dear_claims)
+        self._tried_launches.bought(written.claims)
         await self._pod_events.publish(
             plan, filter(waits_for_node, pods), written.names, decision.in_flight, lacking, decision.doubts
         )

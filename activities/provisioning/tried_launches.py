@@ -29,7 +29,7 @@ class _Tried:
     refused: int = 0
 
 
-class RefusedLaunches:
+class TriedLaunches:
     """The launches for each pod, and how many of them EC2 had no capacity for."""
 
     def __init__(self) -> None:
