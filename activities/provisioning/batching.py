@@ -22,7 +22,7 @@ from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.plan_answers import (
     NOMINATED_FOR,
     AnswerValidity,
-    PlanOutcome,
+    PlanAnswer,
     generations,
     growing,
     relevant_part,
@@ -52,9 +52,9 @@ MAX_ISOLATED = 30
 """How many kinds of pods that were set apart come back one after another. The remaining kinds come back together."""
 MAX_ISOLATION = timedelta(minutes=5)
 """The longest pause for pods on which the engine failed or whose NodeClaim the API server refused."""
-SHARE_OF_LOOKS = 0.02
-"""The fraction of a core for looking which pods are undecided. While thousands of pods start on nodes that were bought
-for them, almost each of their events leads to a pass that finds nothing.
+SHARE_OF_CHECKS = 0.02
+"""The fraction of a core for checks which pods are undecided. While thousands of pods start on nodes that were bought
+for them, almost each of their events leads to a check that finds nothing.
 """
 FIRST_POSTPONED, MAX_POSTPONED = timedelta(seconds=5), timedelta(seconds=30)
 """The time after which a pod is planned again whose NodePool launches others first. It doubles."""
@@ -96,9 +96,10 @@ class Batcher:
         self._buffers = buffers or BufferRoom()
         self._view = view
         self._now = now
-        self._outcomes: dict[str, PlanOutcome] = {}
+        self._answers: dict[str, PlanAnswer] = {}
+        """By the UID of the pod: what the last plan answered."""
         self._turn = 0
-        self._pace = Pace(share=SHARE_OF_LOOKS)
+        self._pace = Pace(share=SHARE_OF_CHECKS)
         self._renewed_within = timedelta(seconds=window.longest) + PLANNED_WITHIN
         """How long it may take from the time that a pod needs a decision until it has one."""
         self._unused = UnusedNodes(view)
@@ -122,7 +123,7 @@ class Batcher:
         return [
             pod
             for pod in (*pending, *self._buffers.lacking())
-            if not validity.holds(pod, self._outcomes.get(pod.uid)) and not validity.is_covered(pod)
+            if not validity.holds(pod, self._answers.get(pod.uid)) and not validity.is_covered(pod)
         ]
 
     def adopt(self, pauses: Iterable[PurchasePause]) -> None:
@@ -150,7 +151,7 @@ class Batcher:
         for pod in pods:
             pause = self._unused.pause_of(pod, now)
             if pause is not None and pause.until is not None:
-                self._outcomes[pod.uid] = PlanOutcome(pause.until, self._attempts(pod), None, pod=pod, paused=True)
+                self._answers[pod.uid] = PlanAnswer(pause.until, self._attempts(pod), None, pod=pod, paused=True)
 
     def record_nominated(self, placements: Mapping[str, Iterable[Pod]], ready: Collection[str] = ()) -> None:
         """Record pods that were planned onto nodes (by name) that exist or are starting. Skip the pods of buffers.
@@ -163,10 +164,10 @@ class Batcher:
                 attempts = self._attempts(pod) if pod.node_name else 0  # a drain may take its time
                 pause = growing(NOMINATED_FOR, attempts, MAX_NOMINATION)
                 since = self._refused_since(pod, now) if node in ready and not pod.node_name else None
-                self._outcomes[pod.uid] = PlanOutcome(now + pause, attempts, None, node, refused_since=since)
+                self._answers[pod.uid] = PlanAnswer(now + pause, attempts, None, node, refused_since=since)
 
     def _refused_since(self, pod: Pod, now: datetime) -> datetime:
-        answer = self._outcomes.get(pod.uid)
+        answer = self._answers.get(pod.uid)
         return now if answer is None or answer.refused_since is None else answer.refused_since
 
     def refused_on_nodes(self, pods: Iterable[Pod]) -> list[tuple[Pod, str, datetime]]:
@@ -175,7 +176,7 @@ class Batcher:
         With each: the node of the last plan, and the time of the first plan.
         """
         until = self._now() - REFUSED_FOR
-        answers = ((pod, self._outcomes.get(pod.uid)) for pod in pods)
+        answers = ((pod, self._answers.get(pod.uid)) for pod in pods)
         refused = (
             (pod, answer.node, answer.refused_since)
             for pod, answer in answers
@@ -192,7 +193,7 @@ class Batcher:
         now = self._now()
         reserved: dict[str, list[Pod]] = {}
         for pod in self._view.pending_pods():
-            answer = self._outcomes.get(pod.uid)
+            answer = self._answers.get(pod.uid)
             if answer is None or not answer.node or now >= answer.again_at:
                 continue
             if place := self._view.place_of(answer.node):
@@ -209,13 +210,13 @@ class Batcher:
         self._forget_others(self._view.pending_pods())
         self._kept_nodes = {node: until for node, until in self._kept_nodes.items() if now < until}
         since = now - self._renewed_within
-        return {a.node for a in self._outcomes.values() if a.node and since < a.again_at} | self._kept_nodes.keys()
+        return {a.node for a in self._answers.values() if a.node and since < a.again_at} | self._kept_nodes.keys()
 
     def record_bought(self, uids: Iterable[str]) -> None:
         """Record that a NodeClaim was written for these pods. If it fails, they are planned again at once."""
         until = self._now() + BOUGHT_FOR
         for uid in uids:
-            self._outcomes[uid] = PlanOutcome(until, 0, None)
+            self._answers[uid] = PlanAnswer(until, 0, None)
 
     def record_unschedulable(
         self, pods: Iterable[Pod], fingerprint: Fingerprint, offered_again: datetime | None = None
@@ -237,20 +238,20 @@ class Batcher:
                 pause = min(pause, max(FIRST_RETRY, offered_again - now))
             # A pod that must leave its node still runs, so a change of the claims is not worth another plan for it.
             changes = None if pod.node_name else relevant_part(pod, fingerprint)
-            self._outcomes[pod.uid] = PlanOutcome(now + pause, attempts, changes, pod=pod, in_shortage=in_shortage)
+            self._answers[pod.uid] = PlanAnswer(now + pause, attempts, changes, pod=pod, in_shortage=in_shortage)
 
     def capacity_is_back(self) -> None:
         """Plan all pods again that fitted nowhere while EC2 refused offerings of which it launches instances again."""
-        self._outcomes = {uid: outcome for uid, outcome in self._outcomes.items() if not outcome.in_shortage}
+        self._answers = {uid: answer for uid, answer in self._answers.items() if not answer.in_shortage}
 
     def record_postponed(self, pods: Iterable[tuple[Pod, tuple[str, str]]]) -> None:
         """Record pods whose nodes wait until their NodePool, in a capacity type, has launched others."""
         now = self._now()
         for pod, subject in pods:
-            before = self._outcomes.get(pod.uid)
+            before = self._answers.get(pod.uid)
             attempts = before.attempts + 1 if before is not None and before.launches_after is not None else 1
             again_at = now + growing(FIRST_POSTPONED, attempts, MAX_POSTPONED)
-            self._outcomes[pod.uid] = PlanOutcome(again_at, attempts, None, pod=pod, launches_after=subject)
+            self._answers[pod.uid] = PlanAnswer(again_at, attempts, None, pod=pod, launches_after=subject)
 
     def record_refused(self, pods: Iterable[Pod], pool: str) -> None:
         """Record that the API server refused this pool's NodeClaim for these pods.
@@ -275,11 +276,11 @@ class Batcher:
             for pod in alike_pods:
                 attempts = self._attempts(pod)
                 pause = growing(FIRST_RETRY, attempts, MAX_ISOLATION) + min(number, MAX_ISOLATED) * apart
-                self._outcomes[pod.uid] = PlanOutcome(now + pause, attempts, None, pod=pod, pool=pool)
+                self._answers[pod.uid] = PlanAnswer(now + pause, attempts, None, pod=pod, pool=pool)
 
     def _attempts(self, pod: Pod) -> int:
         """The number of failed attempts for this pod, including the current one."""
-        return self._outcomes[pod.uid].attempts + 1 if pod.uid in self._outcomes else 1
+        return self._answers[pod.uid].attempts + 1 if pod.uid in self._answers else 1
 
     async def await_batch(self, batch_input: AwaitBatchInput) -> BatchSummary:
         """Wait for an undecided pod, then until no new pod came for the idle time or the window is over."""
@@ -313,7 +314,7 @@ class Batcher:
         return BatchSummary(pods=waiting or len(pods), opened_at=opened_at, pauses=self.pauses())
 
     async def _wait_for_change(self, seconds: float) -> None:
-        """Return after a change, when the pace allows another pass, at the latest after ``seconds``."""
+        """Return after a change, when the pace allows another check, at the latest after ``seconds``."""
         end = asyncio.get_running_loop().time() + seconds
         await self._view.changed(seconds)
         await self._pace.wait(end - asyncio.get_running_loop().time())
@@ -322,15 +323,15 @@ class Batcher:
         """Drop all answers except those for these pods and for the pods of buffers."""
         live_uids = {pod.uid for pods in (pending, self._buffers.pods()) for pod in pods}
         until = self._now() + self._renewed_within
-        for uid in [uid for uid in self._outcomes if uid not in live_uids]:
-            answer = self._outcomes.pop(uid)
+        for uid in [uid for uid in self._answers if uid not in live_uids]:
+            answer = self._answers.pop(uid)
             if answer.node:
                 self._kept_nodes[answer.node] = until
 
     def _until_next_retry(self) -> float:
         now = self._now()
         # Skip expired answers: a claim covers their pods, and the end of that claim wakes the wait.
-        waits = [(answer.again_at - now).total_seconds() for answer in self._outcomes.values() if answer.again_at > now]
+        waits = [(answer.again_at - now).total_seconds() for answer in self._answers.values() if answer.again_at > now]
         return max(0.05, min([60.0, *waits]))
 
 

@@ -1,4 +1,4 @@
-"""How long it holds what a plan said of a pod, and whether a NodeClaim covers a pod of which no plan says anything."""
+"""What a plan answered about a pod, for how long the answer holds, and whether a NodeClaim covers a pod without one."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ during this time (`HELD_SECONDS` in `worker/cache/planned_places.py`)."""
 
 
 @dataclass(slots=True)
-class PlanOutcome:
-    """What a plan said of a pod, and when the pod is planned again."""
+class PlanAnswer:
+    """What a plan answered about a pod, and when the pod is planned again."""
 
     again_at: datetime
     attempts: int
@@ -64,7 +64,7 @@ class AnswerValidity:
         self._refused = refused
         self._free: dict[tuple[str, str], bool] = {}
 
-    def holds(self, pod: Pod, answer: PlanOutcome | None) -> bool:
+    def holds(self, pod: Pod, answer: PlanAnswer | None) -> bool:
         """Whether what a plan said of the pod still holds; False if no plan said anything."""
         if answer is None or self._now >= answer.again_at:
             return False
