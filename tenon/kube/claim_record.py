@@ -195,6 +195,14 @@ class ClaimRecord(ObjectRecord):
         """The last time that a pod came or went; None if that was not recorded, or is malformed."""
         return parse_instant(self.status.get(LAST_POD_EVENT_TIME))
 
+    def quiet_since(self, last_pod_event: datetime | None = None) -> datetime | None:
+        """When a pod last came or went, or when the node was initialized if that is later (DIS-30).
+
+        consolidateAfter counts from it. ``last_pod_event``: the last one that was seen, which the status may lack.
+        """
+        instants = (self.initialized_at, self.last_pod_event, last_pod_event)
+        return max((instant for instant in instants if instant is not None), default=None)
+
     @property
     def keep_until(self) -> datetime | None:
         """Until when an operator wants to keep the node."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from pydantic import ValidationError
 
@@ -123,7 +123,7 @@ class Judge:
             ready=live.row.ready,
             leaving=claim.deleting or (node is not None and node.deleting),
             empty=is_empty,
-            quiet_since=_quiet_since(claim) if is_empty else None,
+            quiet_since=claim.quiet_since() if is_empty else None,
             node=node.name if node is not None else "",
             terminating=claim.terminating,
             protected_by=node_protection(
@@ -144,7 +144,7 @@ class Judge:
         quiet_since = {
             name: since
             for name, live in self._live.items()
-            if live.claim is not None and (since := _quiet_since(live.claim)) is not None
+            if live.claim is not None and (since := live.claim.quiet_since()) is not None
         }
         return Situation(nodes, policies, self._now, model=model, quiet_since=quiet_since)
 
@@ -160,7 +160,7 @@ class Judge:
             cost=0.0,
             held_by=_held_by(held_pods),
             has_grace_period=claim is not None and claim.termination_grace_seconds is not None,
-            quiet_since=_quiet_since(claim) if claim is not None else None,
+            quiet_since=claim.quiet_since() if claim is not None else None,
             created_at=row.created,
         )
 
@@ -204,8 +204,3 @@ def _by_namespace(budgets: Sequence[PodDisruptionBudget]) -> dict[str, list[PodD
     for budget in budgets:
         by_namespace[budget.namespace].append(budget)
     return by_namespace
-
-
-def _quiet_since(claim: ClaimRecord) -> datetime | None:
-    instants = [instant for instant in (claim.last_pod_event, claim.initialized_at) if instant is not None]
-    return max(instants, default=None)

@@ -15,8 +15,8 @@ from tenon.disruption.rules.held_pods import held_until, holder
 from tenon.disruption.search.cost import rescheduling_cost
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord
+from tenon.kube.timestamps import from_epoch
 from tenon.scheduling.model import InstanceType
-from worker.cache.quiet_nodes import quiet_since
 from worker.cache.state import ClusterState
 
 
@@ -109,6 +109,6 @@ def _detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: floa
         drifted=str(claim.condition(DRIFTED).get("reason") or DRIFTED) if claim.is_true(DRIFTED) else "",
         drift_message=str(claim.condition(DRIFTED).get("message") or ""),
         drifted_since=claim.true_since(DRIFTED),
-        quiet_since=quiet_since(state, claim, node),
+        quiet_since=claim.quiet_since(from_epoch(state.last_pod_event(node.name))),
         created_at=claim.created_at,
     )

@@ -15,6 +15,7 @@ from activities.kubernetes.resources import NODECLAIMS, PODS
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
+from tenon.kube.timestamps import from_epoch
 from tenon.provisioning.cost_limits import Purchase
 from tenon.resources import Resources
 from tenon.rollout.revisions import class_key
@@ -26,7 +27,6 @@ from worker.cache.evacuating_pods import leaving
 from worker.cache.new_nodes import is_unused, undeclared_taint
 from worker.cache.node_pool_view import NodePoolView
 from worker.cache.purchases import purchases
-from worker.cache.quiet_nodes import quiet_since
 from worker.cache.supply_fingerprints import SupplyFingerprints
 
 if TYPE_CHECKING:
@@ -245,7 +245,9 @@ class PlanningView(NodePoolView):
         quiet = {}
         for claim in self._cache.claims:
             node = self._cache.node_of(claim) if claim.initialized else None
-            since = quiet_since(self._cache, claim, node) if node is not None else None
+            if node is None:
+                continue
+            since = claim.quiet_since(from_epoch(self._cache.last_pod_event(node.name)))
             if since is not None:
                 quiet[claim.name] = since
         return quiet

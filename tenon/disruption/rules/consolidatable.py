@@ -40,13 +40,9 @@ def consolidatable_at(claim: ClaimRecord, policy: PoolPolicy, last_pod_event: da
         policy: what its NodePool says.
         last_pod_event: the last one that was seen, if it is later than what the claim's status records.
     """
-    since = claim.initialized_at
-    if policy.consolidate_after is None or since is None:
+    if policy.consolidate_after is None or claim.initialized_at is None:
         return None
-    for event in (claim.last_pod_event, last_pod_event):
-        if event is not None:
-            since = max(since, event)
-    return over_at(policy, since)
+    return over_at(policy, claim.quiet_since(last_pod_event))
 
 
 def moves_from(

@@ -40,7 +40,9 @@ def test_dis30_the_last_of_initialization_and_pod_events_counts(
     """Pods may be bound before the node is initialized, and a worker that just started has seen few events."""
     status = {} if recorded is None else {"lastPodEventTime": stamp(recorded)}
     item = claim(initialized=stamp(initialized), status=status)
-    assert consolidatable_at(item, POOL, None if observations is None else at(observations)) == at(since) + AFTER
+    observed_at = None if observations is None else at(observations)
+    assert item.quiet_since(observed_at) == at(since)
+    assert consolidatable_at(item, POOL, observed_at) == at(since) + AFTER
 
 
 def test_dis30_an_uninitialized_node_and_a_pool_that_never_consolidates_have_no_time() -> None:
