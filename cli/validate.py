@@ -34,11 +34,11 @@ def show(findings: Sequence[Diagnostic], console: Console | None = None) -> None
         place = f"{finding.file}:{finding.line}" if finding.line else finding.file
         path = f"[bold]{escape(one_line(finding.path))}[/bold]: " if finding.path else ""
         prefix = f"[{colour}]{'warning: ' if finding.warning else ''}[/{colour}]" if finding.warning else ""
-        mended = "".join(f"\n[green]write: {escape(as_shown(line))}[/green]" for line in finding.fixed_lines)
+        fixed = "".join(f"\n[green]write: {escape(as_shown(line))}[/green]" for line in finding.fixed_lines)
         table.add_row(
             f"[{colour}]{escape(place)}[/{colour}]",
             escape(finding.subject),
-            f"{prefix}{path}{escape(one_line(finding.sentence))}{mended}",
+            f"{prefix}{path}{escape(one_line(finding.sentence))}{fixed}",
         )
     (console or Console()).print(table)
 
@@ -123,7 +123,7 @@ def _entries(findings: Sequence[Diagnostic]) -> list[dict[str, Any]]:
             "object": finding.subject,
             "path": finding.path,
             "reason": one_line(finding.sentence),
-            **({"mended": list(finding.fixed_lines)} if finding.fixed_lines else {}),
+            **({"fixed": list(finding.fixed_lines)} if finding.fixed_lines else {}),
         }
         for finding in findings
     ]

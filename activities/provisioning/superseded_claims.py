@@ -1,6 +1,6 @@
 """Deletes NodeClaims that EC2 refuses because of their EC2NodeClass, once all their pods have another place.
 
-Such a NodeClaim waits for a person who mends the class. Its pods do not wait with it if another NodePool serves them,
+Such a NodeClaim waits for a person to correct the class. Its pods do not wait with it if another NodePool serves them,
 and without them the NodeClaim would launch a node that nothing needs.
 """
 

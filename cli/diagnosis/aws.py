@@ -41,7 +41,7 @@ OF_COMMITMENTS = ("DescribeReservedInstances", "DescribeSavingsPlans", "Describe
 NO_SAVINGS_PLAN = "00000000-0000-0000-0000-000000000000"
 """The ID of a Savings Plan that does not exist: what its rates are does not matter, only whether they may be read."""
 GIVE = "give Tenon a table of list prices (docs/settings.md)"
-MEND = f"allow the call, {GIVE}, or state the prices in a NodeOverlay: instance types are chosen by them"
+REMEDY = f"allow the call, {GIVE}, or state the prices in a NodeOverlay: instance types are chosen by them"
 STATE = f"{GIVE}, or state the prices in a NodeOverlay, if you want nodes of these types"
 
 
@@ -75,8 +75,8 @@ def check_aws(
 
 def unusable_credentials(region: str, error: EC2Error) -> Finding:
     """The finding for a call that was not sent, or whose credentials AWS does not accept."""
-    mend = "check the Pod Identity association or the role annotation of the ServiceAccount (docs/eks.md)"
-    return fault("AWS", f"AWS does not answer in {region}: {error.explained.rstrip('.')}.", mend)
+    remedy = "check the Pod Identity association or the role annotation of the ServiceAccount (docs/eks.md)"
+    return fault("AWS", f"AWS does not answer in {region}: {error.explained.rstrip('.')}.", remedy)
 
 
 def _clock(answer: Any, now: datetime) -> list[Finding]:
@@ -188,11 +188,11 @@ def _rights(aws: Ec2, settings: Settings) -> list[Finding]:
                 call()
         except EC2Error as error:
             if operation == "DescribeCluster" and not error.unauthorized:
-                mend = "correct CLUSTER_NAME and AWS_REGION, or set CLUSTER_ENDPOINT and CLUSTER_CA_BUNDLE"
-                findings.append(warning("EKS cluster", f"{error.explained.rstrip('.')}.", mend))
+                remedy = "correct CLUSTER_NAME and AWS_REGION, or set CLUSTER_ENDPOINT and CLUSTER_CA_BUNDLE"
+                findings.append(warning("EKS cluster", f"{error.explained.rstrip('.')}.", remedy))
             elif error.operation == "GetManagedResource" and error.code == "ResourceNotFoundException":
-                mend = "register the cluster with ARC zonal shift, or set ENABLE_ZONAL_SHIFT=false"
-                findings.append(warning("zonal shift", f"{error.explained.rstrip('.')}.", mend))
+                remedy = "register the cluster with ARC zonal shift, or set ENABLE_ZONAL_SHIFT=false"
+                findings.append(warning("zonal shift", f"{error.explained.rstrip('.')}.", remedy))
             elif error.operation in OF_COMMITMENTS:
                 if error.unauthorized:
                     sentence = f"Plans do not use Reserved Instances and Savings Plans: {error.explained}"
@@ -213,16 +213,16 @@ def _rights(aws: Ec2, settings: Settings) -> list[Finding]:
 
 def _queue(aws: Ec2, name: str) -> list[Finding]:
     if not name:
-        mend = "create the queue (docs/interruption.md) and set INTERRUPTION_QUEUE"
+        remedy = "create the queue (docs/interruption.md) and set INTERRUPTION_QUEUE"
         sentence = "INTERRUPTION_QUEUE is not set, so nodes get no notice before a spot instance is taken back."
-        return [warning("interruption queue", sentence, mend)]
+        return [warning("interruption queue", sentence, remedy)]
     try:
         with translated("GetQueueUrl"):
             aws.sqs.get_queue_url(QueueName=name)
     except EC2Error as error:
         if error.not_found:
-            mend = "create it (docs/interruption.md), or correct INTERRUPTION_QUEUE"
-            return [fault("interruption queue", f"The queue {name} does not exist in {aws.region}.", mend)]
+            remedy = "create it (docs/interruption.md), or correct INTERRUPTION_QUEUE"
+            return [fault("interruption queue", f"The queue {name} does not exist in {aws.region}.", remedy)]
         return [fault("interruption queue", f"{error.explained.rstrip('.')}.", ATTACH)]
     return [ok("interruption queue", f"The queue {name} exists.")]
 
@@ -236,8 +236,8 @@ def _access(aws: Ec2, cluster: str, role: str) -> Finding:
     except EC2Error as error:
         if error.not_found or error.code == "ResourceNotFoundException":
             sentence = f"The role {role} of the nodes does not exist, or has no access entry in the cluster {cluster}."
-            mend = f"create it (docs/eks.md), or add the role to the ConfigMap aws-auth: nodes of {role} cannot join"
-            return fault("access entry", sentence, mend)
+            remedy = f"create it (docs/eks.md), or add the role to the ConfigMap aws-auth: nodes of {role} cannot join"
+            return fault("access entry", sentence, remedy)
         how = f"aws eks describe-access-entry --cluster-name {cluster} --principal-arn ARN_OF_THE_ROLE"
         sentence = f"These credentials may not read whether nodes of the role {role} may join."
         return unknown("access entry", sentence, f"run as an administrator: {how}")
@@ -249,8 +249,8 @@ def check_prices(aws: Ec2, settings: Settings, now: Callable[[], datetime]) -> F
     try:
         pricing = Pricing(aws, isolated=settings.isolated_vpc, table_path=settings.price_table, now=now)
     except PriceTableError as error:
-        mend = "the worker does not start with this file: correct it, or leave PRICE_TABLE out"
-        return fault("prices", f"PRICE_TABLE cannot be used: {error}", mend)
+        remedy = "the worker does not start with this file: correct it, or leave PRICE_TABLE out"
+        return fault("prices", f"PRICE_TABLE cannot be used: {error}", remedy)
     _, prices = pricing.current()
     catalogue = Catalogue(aws, pricing)
     with contextlib.suppress(EC2Error):  # the check of rights names the refused call
@@ -258,7 +258,7 @@ def check_prices(aws: Ec2, settings: Settings, now: Callable[[], datetime]) -> F
     lacking = catalogue.unpriced_types()
     if unknown := pricing.warnings():
         sentences = [*unknown, lacking] if lacking and not pricing.is_listed else unknown
-        return warning("prices", " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences), MEND)
+        return warning("prices", " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences), REMEDY)
     zones = len({zone for _, zone in prices.spot})
     sentence = (
         f"On-demand prices of {len(prices.on_demand)} instance types are from {pricing.list_source}, spot prices from "

@@ -27,7 +27,7 @@ class Finding:
     state: State
     sentence: str
     """What was found."""
-    mend: str = ""
+    remedy: str = ""
     """What to do; empty if nothing is to be done."""
 
 
@@ -36,16 +36,16 @@ def ok(check: str, sentence: str) -> Finding:
     return Finding(check, State.OK, sentence)
 
 
-def warning(check: str, sentence: str, mend: str) -> Finding:
+def warning(check: str, sentence: str, remedy: str) -> Finding:
     """A check that found something odd."""
-    return Finding(check, State.WARNING, sentence, mend)
+    return Finding(check, State.WARNING, sentence, remedy)
 
 
-def fault(check: str, sentence: str, mend: str) -> Finding:
+def fault(check: str, sentence: str, remedy: str) -> Finding:
     """A check that found what keeps Tenon from working."""
-    return Finding(check, State.FAULT, sentence, mend)
+    return Finding(check, State.FAULT, sentence, remedy)
 
 
-def unknown(check: str, sentence: str, mend: str = "") -> Finding:
+def unknown(check: str, sentence: str, remedy: str = "") -> Finding:
     """A check that could not be made."""
-    return Finding(check, State.UNKNOWN, sentence, mend)
+    return Finding(check, State.UNKNOWN, sentence, remedy)

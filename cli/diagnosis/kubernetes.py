@@ -90,12 +90,12 @@ async def check_definitions(kube: Kube) -> list[Finding]:
     findings = []
     for name in MAIN_CRDS:
         installed = await kube.get(CRDS, name)
-        mend = "run: kubectl apply --server-side -f deploy/crds"
+        remedy = "run: kubectl apply --server-side -f deploy/crds"
         if installed is None:
-            findings.append(fault("CRDs", f"{name} is not installed.", mend))
+            findings.append(fault("CRDs", f"{name} is not installed.", remedy))
         elif lacking := sorted(_fields(expected[name]) - _fields(installed)):
             fields = first_few(lacking, SHOWN)
-            findings.append(warning("CRDs", f"{name} is older than this Tenon: it lacks {fields}.", mend))
+            findings.append(warning("CRDs", f"{name} is older than this Tenon: it lacks {fields}.", remedy))
     return findings or [ok("CRDs", "NodePool, NodeClaim and EC2NodeClass have every version and field of this Tenon.")]
 
 
@@ -152,8 +152,8 @@ async def _objects(kube: Kube) -> list[Finding]:
 
 def _readiness(resource: Resource, objects: list[JsonObject]) -> list[Finding]:
     if not objects:
-        mend = f"apply one, such as examples/{resource.kind.lower()}.yaml"
-        return [warning(resource.kind, f"The cluster has no {resource.kind}, so Tenon buys nothing.", mend)]
+        remedy = f"apply one, such as examples/{resource.kind.lower()}.yaml"
+        return [warning(resource.kind, f"The cluster has no {resource.kind}, so Tenon buys nothing.", remedy)]
     findings = []
     for readable in objects:
         if not is_true(readable, "Ready"):
@@ -165,8 +165,8 @@ def _readiness(resource: Resource, objects: list[JsonObject]) -> list[Finding]:
             )
             name = readable["metadata"]["name"]
             sentence = f"{resource.kind} {name} is not Ready. {why or 'No worker has reconciled it yet'}".rstrip(".")
-            mend = f"see: kubectl describe {resource.kind.lower()} {name}"
-            findings.append(fault(resource.kind, f"{sentence}.", mend))
+            remedy = f"see: kubectl describe {resource.kind.lower()} {name}"
+            findings.append(fault(resource.kind, f"{sentence}.", remedy))
     return findings or [ok(resource.kind, f"Every {resource.kind} is Ready ({len(objects)}).")]
 
 
@@ -181,7 +181,7 @@ async def _claims(kube: Kube, now: datetime) -> list[Finding]:
     }
     findings = []
     if late:
-        mend = (
+        remedy = (
             "check that the node role has an access entry (docs/eks.md), and the console output of the instance "
             "(aws ec2 get-console-output)"
         )
@@ -189,7 +189,7 @@ async def _claims(kube: Kube, now: datetime) -> list[Finding]:
         read = min((name for name in late if late[name].get("reason") == NOT_JOINED), default="")
         why = f" {read}: {late[read].get('message', '').rstrip('.')}." if read else ""
         findings.append(
-            fault("registration", f"The nodes of {nodeclaims} run, but do not join the cluster.{why}", mend)
+            fault("registration", f"The nodes of {nodeclaims} run, but do not join the cluster.{why}", remedy)
         )
     if refused:
         name, why = min(refused.items())

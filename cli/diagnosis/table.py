@@ -14,15 +14,15 @@ COLOURS = {State.OK: "green", State.WARNING: "yellow", State.FAULT: "red", State
 
 
 def findings_table(findings: Iterable[Finding]) -> Table:
-    """Return a row for each finding, with what mends it."""
+    """Return a row for each finding, with what to do about it."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")
     table.add_column("check", no_wrap=True)
     table.add_column("finding", ratio=1, overflow="fold")
     for finding in findings:
         colour = COLOURS[finding.state]
-        mend = f"\n[bold]{escape(finding.mend)}[/bold]" if finding.mend else ""
+        remedy = f"\n[bold]{escape(finding.remedy)}[/bold]" if finding.remedy else ""
         table.add_row(
-            f"[{colour}]{finding.state}[/{colour}]", escape(finding.check), f"{escape(finding.sentence)}{mend}"
+            f"[{colour}]{finding.state}[/{colour}]", escape(finding.check), f"{escape(finding.sentence)}{remedy}"
         )
     return table

@@ -32,8 +32,8 @@ async def check_temporal() -> list[Finding]:
         await client.count_workflows("")
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
-            mend = f"run: temporal operator namespace create --namespace {namespace} --retention 72h"
-            return [fault(CHECK, f"Temporal at {address} has no namespace {namespace}.", mend)]
+            remedy = f"run: temporal operator namespace create --namespace {namespace} --retention 72h"
+            return [fault(CHECK, f"Temporal at {address} has no namespace {namespace}.", remedy)]
         return [
             fault(CHECK, f"Temporal at {address} refuses to list workflows: {error.message}.", "check the credentials")
         ]
@@ -44,8 +44,8 @@ async def check_temporal() -> list[Finding]:
         return [*findings, unknown("search attributes", str(error))]
     if missing:
         names = ", ".join(key.name for key in missing)
-        mend = f"start a worker that may add them, or run: {create_command(missing, namespace)}"
-        return [*findings, fault("search attributes", f"The namespace {namespace} lacks {names}.", mend)]
+        remedy = f"start a worker that may add them, or run: {create_command(missing, namespace)}"
+        return [*findings, fault("search attributes", f"The namespace {namespace} lacks {names}.", remedy)]
     return [*findings, ok("search attributes", f"The namespace {namespace} has all of Tenon's search attributes.")]
 
 

@@ -43,8 +43,8 @@ async def before_takeover(kube: Kube, karpenter: Workload, tenon: Workload, *, s
     findings = await _election(kube, karpenter, tenon)
     if stop_first:
         sentence = "Karpenter stores objects as v1beta1. It stops first, then Tenon's CRDs replace its own."
-        mend = "there is no way back to it once they do; Karpenter 1.0 with its webhooks can lead again"
-        findings.append(warning("stored objects", sentence, mend))
+        remedy = "there is no way back to it once they do; Karpenter 1.0 with its webhooks can lead again"
+        findings.append(warning("stored objects", sentence, remedy))
     else:
         findings += await check_definitions(kube)
     findings += await _objects(kube)
@@ -67,9 +67,9 @@ async def before_handback(kube: Kube, karpenter: Workload) -> list[Finding]:
     made_pools = [pool for pool in await _list(kube, NODEPOOLS) if _is_made(pool)]
     if made_pools:
         names = first_few([str(pool["metadata"]["name"]) for pool in made_pools], SHOWN)
-        mend = "run: kubectl delete provisioners,awsnodetemplates --all --cascade=orphan"
+        remedy = "run: kubectl delete provisioners,awsnodetemplates --all --cascade=orphan"
         sentence = f"NodePools made from Provisioners ({names}) are deleted, with their nodes, if their Provisioner is."
-        findings.append(warning("Provisioners", sentence, mend))
+        findings.append(warning("Provisioners", sentence, remedy))
     return findings
 
 
@@ -90,8 +90,8 @@ async def _election(kube: Kube, karpenter: Workload, tenon: Workload) -> list[Fi
     ]
     if ignored:
         sentence = f"Tenon ignores the Lease {karpenter.namespace}/{name}, and acts while Karpenter leads."
-        mend = f"add {karpenter.namespace} to STAND_BY_NAMESPACES (settings.standByNamespaces in the chart)"
-        findings.append(fault("leader election", sentence, mend))
+        remedy = f"add {karpenter.namespace} to STAND_BY_NAMESPACES (settings.standByNamespaces in the chart)"
+        findings.append(fault("leader election", sentence, remedy))
     findings = findings or [ok("leader election", f"Karpenter ({karpenter}) and Tenon see each other's Lease {name}.")]
     return [*findings, *_unread(karpenter, variables)]
 
@@ -103,8 +103,8 @@ def _unread(karpenter: Workload, variables: Variables) -> list[Finding]:
     if not sources:
         return []
     sentence = f"Karpenter ({karpenter}) takes variables from {first_few(sources, SHOWN)}, which were not read."
-    mend = f"make sure that they set none of {', '.join(OF_ELECTION)}"
-    return [warning("variables", sentence, mend)]
+    remedy = f"make sure that they set none of {', '.join(OF_ELECTION)}"
+    return [warning("variables", sentence, remedy)]
 
 
 def _without_election(karpenter: Workload, variables: Mapping[str, str]) -> list[Finding]:
@@ -112,8 +112,8 @@ def _without_election(karpenter: Workload, variables: Mapping[str, str]) -> list
     if not is_disabled and variables.get("LEADER_ELECT", "").lower() not in FALSE:
         return []
     sentence = f"Karpenter ({karpenter}) runs without leader election, so nothing shows whether it leads."
-    mend = "remove DISABLE_LEADER_ELECTION (LEADER_ELECT=false) from its Deployment, and wait for its rollout"
-    return [fault("leader election", sentence, mend)]
+    remedy = "remove DISABLE_LEADER_ELECTION (LEADER_ELECT=false) from its Deployment, and wait for its rollout"
+    return [fault("leader election", sentence, remedy)]
 
 
 async def _objects(kube: Kube) -> list[Finding]:
@@ -127,8 +127,8 @@ async def _objects(kube: Kube) -> list[Finding]:
         first = checked.faults[0]
         sentence = f"Tenon refuses {first.subject}: {first.path}: {first.sentence}"
         more = f" ({counted(len(checked.faults), 'fault')} in all)" if len(checked.faults) > 1 else ""
-        mend = "correct it; kubectl get nodepools,ec2nodeclasses,nodeclaims -o yaml | tenon validate -f - shows all"
-        return [fault("objects", f"{sentence.rstrip('.')}{more}.", mend)]
+        remedy = "correct it; kubectl get nodepools,ec2nodeclasses,nodeclaims -o yaml | tenon validate -f - shows all"
+        return [fault("objects", f"{sentence.rstrip('.')}{more}.", remedy)]
     return [ok("objects", f"Tenon accepts all {counted(checked.checked, 'object')} of Karpenter's kinds.")]
 
 

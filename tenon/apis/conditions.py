@@ -78,7 +78,7 @@ def with_validation(
         before: its current conditions.
         problems: what is wrong with it, in sentences.
         reason: the reason of the condition if something is wrong.
-        consequence: what holds until that is mended, in a sentence.
+        consequence: what holds until that is corrected, in a sentence.
         now: the time.
         generation: the generation that was validated.
     """

@@ -15,7 +15,7 @@ class EventReason(StrEnum):
     """The reason of an event. A member without a type, objects or a meaning fails at import."""
 
     type: EventType
-    """Normal for what Tenon does as asked, Warning for what somebody should know or mend."""
+    """Normal for what Tenon does as asked, Warning for what somebody should know or correct."""
     objects: str
     """The kinds of the objects that have the event."""
     meaning: str

@@ -157,30 +157,30 @@ def find_fixes(
     tried = 0
     for problem in problems:
         path = path_of(problem.path, item.body)
-        for mend in _guesses(item, path, schema, unknown, problem.kind):
+        for fix in _guesses(item, path, schema, unknown, problem.kind):
             if tried >= MAX_TRIES:
                 return fixes_by_error, solved
             tried += 1
-            body = applied(item.body, mend)
+            body = applied(item.body, fix)
             remaining_problems = set(check(body))
-            new_path = (*mend.path[:-1], mend.name or mend.path[-1])
+            new_path = (*fix.path[:-1], fix.name or fix.path[-1])
             worse = any(path_of(other.path, body)[: len(new_path)] == new_path for other in remaining_problems - every)
             if problem not in remaining_problems and not worse:
-                fixes_by_error[problem] = mend
+                fixes_by_error[problem] = fix
                 solved |= every - remaining_problems - {problem}
                 break
     return fixes_by_error, solved
 
 
-def applied(body: dict[str, Any], mend: Fix) -> dict[str, Any]:
+def applied(body: dict[str, Any], fix: Fix) -> dict[str, Any]:
     """Return a copy of the object with the correction applied. The order of fields does not change."""
     result = copy.deepcopy(body)
-    holder: Any = value_at(result, mend.path[:-1])
-    last: Any = mend.path[-1]
-    if mend.name is None:
-        holder[last] = mend.value
+    holder: Any = value_at(result, fix.path[:-1])
+    last: Any = fix.path[-1]
+    if fix.name is None:
+        holder[last] = fix.value
     else:
-        entries = [(mend.name, mend.value) if key == last else (key, inner) for key, inner in holder.items()]
+        entries = [(fix.name, fix.value) if key == last else (key, inner) for key, inner in holder.items()]
         holder.clear()
         holder.update(entries)
     return result
@@ -213,15 +213,15 @@ def fixed_line(item: Item, fixes: Sequence[Fix]) -> str | None:
     """Return the line with these corrections applied, or None if they do not all fall on one line of the file."""
     lines = item.document.lines
     spans: list[tuple[int, int, str]] = []
-    for mend in fixes:
-        place, length = item.place_at(mend.path)
-        if place is None or length < len(mend.path):
+    for fix in fixes:
+        place, length = item.place_at(fix.path)
+        if place is None or length < len(fix.path):
             return None
-        if mend.name is not None and place.key is not None:
-            spans.append((*place.key, mend.name))
-        if place.entries is None and mend.value != value_at(item.body, mend.path):
-            spans.append((place.start, place.end, _flow(mend.value)))
-        elif mend.name is None:
+        if fix.name is not None and place.key is not None:
+            spans.append((*place.key, fix.name))
+        if place.entries is None and fix.value != value_at(item.body, fix.path):
+            spans.append((place.start, place.end, _flow(fix.value)))
+        elif fix.name is None:
             return None
     spans = sorted(set(spans))
     numbers = {lines.number(offset) for start, end, _ in spans for offset in (start, max(start, end - 1))}

@@ -155,10 +155,10 @@ def findings_of_settings(item: Item) -> list[Diagnostic]:
     return _with_fixes(item, problems, {}, {}, lambda body: convert_settings(body).problems)
 
 
-def finding(item: Item, problem: FieldError, mended: str | None = None) -> Diagnostic:
+def finding(item: Item, problem: FieldError, fixed: str | None = None) -> Diagnostic:
     """Build the finding for a problem, with its line."""
     path = path_of(problem.path, item.body)
-    lines = (mended,) if mended else ()
+    lines = (fixed,) if fixed else ()
     return Diagnostic(item.document.file, item.line_of(path), problem.path, problem.sentence, lines, item.subject)
 
 
@@ -199,8 +199,8 @@ def _with_fixes(
             of_line.setdefault(line, []).append(fixes[problem])
     findings = []
     for (line, path, sentence), group in groups.items():
-        mended = fixed_line(item, of_line[line]) if any(problem in fixes for problem in group) else None
-        findings.append(finding(item, group[0] if len(group) == 1 else FieldError(text_of(path), sentence), mended))
+        fixed = fixed_line(item, of_line[line]) if any(problem in fixes for problem in group) else None
+        findings.append(finding(item, group[0] if len(group) == 1 else FieldError(text_of(path), sentence), fixed))
     return findings
 
 

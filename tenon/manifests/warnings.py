@@ -118,8 +118,8 @@ def _twice(item: Item, first_items: dict[tuple[str, str, str], Item]) -> Iterato
 
 def _misread(item: Item) -> Iterator[Diagnostic]:
     for path, read in misread_keys(item):
-        mend = Fix(path, _value(item, path), f'"{path[-1]}"')
-        yield _warning(item, path, f"kubectl reads this name as {read}: put it in quotes", mend)
+        fix = Fix(path, _value(item, path), f'"{path[-1]}"')
+        yield _warning(item, path, f"kubectl reads this name as {read}: put it in quotes", fix)
 
 
 def _old_labels(item: Item) -> Iterator[Diagnostic]:
@@ -139,8 +139,8 @@ def _old_names(item: Item) -> Iterator[Diagnostic]:
         if edit.new is None:
             yield _warning(item, edit.path, f"{old} {edit.comment}")
             continue
-        mend = Fix(edit.path, _value(item, edit.path), edit.new) if edit.of_key else Fix(edit.path, edit.new)
-        yield _warning(item, edit.path, _renamed(old, edit), mend)
+        fix = Fix(edit.path, _value(item, edit.path), edit.new) if edit.of_key else Fix(edit.path, edit.new)
+        yield _warning(item, edit.path, _renamed(old, edit), fix)
 
 
 def _renamed(old: str, edit: Edit) -> str:
@@ -191,9 +191,9 @@ def _expressions(item: Item, manifest: Mapping[str, Any]) -> Iterator[Diagnostic
         yield _warning(item, path_of(f"spec.kubelet.{place}", manifest), GATE_IS_OFF)
 
 
-def _warning(item: Item, path: Path, sentence: str, mend: Fix | None = None) -> Diagnostic:
-    mended = fixed_line(item, [mend]) if mend else None
-    lines = (mended,) if mended else ()
+def _warning(item: Item, path: Path, sentence: str, fix: Fix | None = None) -> Diagnostic:
+    fixed = fixed_line(item, [fix]) if fix else None
+    lines = (fixed,) if fixed else ()
     return Diagnostic(
         item.document.file, item.line_of(path), text_of(path), sentence, lines, item.subject, warning=True
     )

@@ -143,7 +143,7 @@ def ends_count(breaker: LaunchBreaker, kinds: Collection[str], launched_at: date
     """True if a Node that joined shows that instances boot again. ``kinds``: its image, instance type and zone.
 
     It was launched after the pause that followed the last end. An EC2NodeClass has images for several architectures, so
-    a Node with another image says nothing, unless its type is one that ended: then somebody has mended the image. The
+    a Node with another image says nothing, unless its type is one that ended: then the image has been corrected. The
     account may have room for one volume and not for the next, so a Node ends its pause, but not its count.
     """
     pause = boot_pause(breaker.failures)

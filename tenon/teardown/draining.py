@@ -1,6 +1,6 @@
 """Decides how long the nodes of a cluster are drained: within budgets for a time, then by force, then not any more.
 
-A drain that fails has a day after its time, so that somebody can mend what it lacks, such as a right. A cluster that is
+A drain that fails has a day after its time, so that somebody can add what it lacks, such as a right. A cluster that is
 torn down must not cost money for ever, so its nodes then end without a drain.
 """
 

@@ -78,7 +78,7 @@ async def test_a_crd_that_lacks_a_field_is_named_with_the_field(kube: FakeKube) 
     (finding,) = await kubernetes.check_definitions(kube)  # type: ignore[arg-type]
     assert finding.state is State.WARNING
     assert finding.sentence == "nodepools.karpenter.sh is older than this Tenon: it lacks v1 spec.replicas."
-    assert "kubectl apply --server-side -f deploy/crds" in finding.mend
+    assert "kubectl apply --server-side -f deploy/crds" in finding.remedy
 
 
 async def test_a_missing_crd_is_a_fault() -> None:
@@ -113,7 +113,7 @@ async def test_a_node_that_never_joins_points_to_the_access_entry(kube: FakeKube
     assert (claim.check, claim.state) == ("registration", State.FAULT)
     assert "stuck" in claim.sentence
     assert "fresh" not in claim.sentence
-    assert "access entry" in claim.mend
+    assert "access entry" in claim.remedy
     kube.add(
         NODECLAIMS,
         nodeclaim(
@@ -243,7 +243,7 @@ def test_aws130_prices_that_are_not_known_are_a_warning(server: Server, without:
     assert finding.state is State.WARNING
     assert finding.sentence.startswith("The spot prices of us-west-2 are unknown (")
     assert finding.sentence.endswith("Tenon uses on-demand prices for spot.")
-    assert "NodeOverlay" in finding.mend
+    assert "NodeOverlay" in finding.remedy
 
 
 def test_aws130_types_that_the_built_in_table_lacks_are_named(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +253,7 @@ def test_aws130_types_that_the_built_in_table_lacks_are_named(server: Server, mo
     assert finding.state is State.WARNING
     assert "4 instance types have no on-demand price, such as c5.large, c5.xlarge, m5.large, ...: " in finding.sentence
     assert "they are not in the built-in table of us-east-1" in finding.sentence
-    assert "NodeOverlay" in finding.mend
+    assert "NodeOverlay" in finding.remedy
 
 
 def test_aws130_the_age_of_a_table_and_a_file_that_cannot_be_used_are_findings(
@@ -334,7 +334,7 @@ def test_the_right_to_read_scores_is_checked_if_a_nodepool_follows_them(server: 
     refused = finding(worker_key("sandbox"))
     assert refused.state is State.WARNING
     assert "ec2:GetSpotPlacementScores" in refused.sentence
-    assert "deploy/iam/spot-scores-policy.json" in refused.mend
+    assert "deploy/iam/spot-scores-policy.json" in refused.remedy
 
 
 def test_another_cluster_name_is_a_warning(server: Server) -> None:
@@ -349,7 +349,7 @@ def test_who_may_not_read_access_entries_gets_the_command(server: Server) -> Non
     """The worker's policy has no right to read roles, as Karpenter's has none."""
     finding = aws._access(clients(server, worker_key("sandbox")), "sandbox", "KarpenterNodeRole-sandbox")
     assert finding.state is State.UNKNOWN
-    assert "aws eks describe-access-entry --cluster-name sandbox" in finding.mend
+    assert "aws eks describe-access-entry --cluster-name sandbox" in finding.remedy
 
 
 def test_a_role_that_does_not_exist_is_a_fault(server: Server) -> None:

@@ -47,7 +47,7 @@ async def test_what_is_wrong_is_a_fault_with_its_mend(sandbox: Sandbox) -> None:
     status, result = await asyncio.to_thread(doctor, sandbox, **changed)
     assert status == 1
     assert result["Temporal"]["state"] == "fault"
-    assert "TEMPORAL_ADDRESS" in result["Temporal"]["mend"]
+    assert "TEMPORAL_ADDRESS" in result["Temporal"]["remedy"]
     assert result["settings"]["state"] == "fault"
     assert "BATCH_IDLE_DURATION" in result["settings"]["sentence"]
     assert result["rights in Kubernetes"]["state"] == "ok"

@@ -279,4 +279,4 @@ def test_doctor_names_an_agent_without_an_association(pod: pytest.MonkeyPatch, t
         (finding,) = asyncio.run(doctor._check_aws(Settings(cluster_name="sandbox"), [], follows_scores=False))
     assert finding.state is State.FAULT
     assert "no association for this ServiceAccount" in finding.sentence
-    assert "check the Pod Identity association" in finding.mend
+    assert "check the Pod Identity association" in finding.remedy

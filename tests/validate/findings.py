@@ -33,7 +33,7 @@ def faults(text: str) -> list[tuple[int, str, str, list[str]]]:
     faults = answer.document["faults"]
     assert answer.status == (2 if faults else 0)
     assert answer.document["valid"] is not bool(faults)
-    return [(fault["line"], fault["path"], fault["reason"], fault.get("mended", [])) for fault in faults]
+    return [(fault["line"], fault["path"], fault["reason"], fault.get("fixed", [])) for fault in faults]
 
 
 def warnings(text: str) -> list[tuple[int, str]]:

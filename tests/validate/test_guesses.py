@@ -13,7 +13,7 @@ COUNTED = POOL.replace("karpenter.sh/capacity-type", "karpenter.k8s.aws/instance
 
 def _found(text: str, path: str) -> tuple[str, list[str]]:
     """(reason, better lines) of the fault of this field."""
-    reasons = {where: (reason, mended) for _, where, reason, mended in faults(text)}
+    reasons = {where: (reason, fixed) for _, where, reason, fixed in faults(text)}
     assert path in reasons, reasons
     return reasons[path]
 
@@ -53,8 +53,8 @@ def test_letters_are_made_small_only_where_the_value_itself_is_refused() -> None
     ],
 )
 def test_leg_seconds_are_counted(field: str, written: str, better: str) -> None:
-    reason, mended = _found(_old(f"{field}: {written}"), f"spec.{field}")
-    assert mended == [f"{field}: {better}"]
+    reason, fixed = _found(_old(f"{field}: {written}"), f"spec.{field}")
+    assert fixed == [f"{field}: {better}"]
     assert reason.startswith("is not a whole number")
     assert ("quotes" in reason) is (written == '"3600"')
 
@@ -69,8 +69,8 @@ def test_durations_are_no_numbers_where_none_is_counted_in_seconds() -> None:
 )
 def test_sizes_of_volumes_get_their_unit(written: str, better: str) -> None:
     line = f"  blockDeviceMappings: [{{deviceName: /dev/xvda, ebs: {{volumeSize: {written}}}}}]\n"
-    reason, mended = _found(CLASS + line, "spec.blockDeviceMappings[0].ebs.volumeSize")
-    assert mended == [line.strip().replace(written, better)]
+    reason, fixed = _found(CLASS + line, "spec.blockDeviceMappings[0].ebs.volumeSize")
+    assert fixed == [line.strip().replace(written, better)]
     assert "such as 100Gi" in reason
     assert len(reason) < 120
     assert faults(CLASS + line.replace(written, better)) == []
@@ -113,9 +113,9 @@ def test_what_was_meant_is_written(text: str, path: str, better: str) -> None:
 
 def test_a_grace_that_never_ends_is_left_out() -> None:
     text = POOL.replace("      nodeClassRef", "      terminationGracePeriod: Never\n      nodeClassRef")
-    reason, mended = _found(text, "spec.template.spec.terminationGracePeriod")
+    reason, fixed = _found(text, "spec.template.spec.terminationGracePeriod")
     assert reason == "'Never' is not accepted here: leave the field out, which means never"
-    assert mended == []
+    assert fixed == []
 
 
 def test_a_tab_is_called_a_tab() -> None:

@@ -34,8 +34,8 @@ def test_a_text_that_kubectl_reads_as_another_value_keeps_its_letters_in_quotes(
     better = f'labels: {{a: "{written}", b: c}}'
     if written == ".5":
         better = 'labels: {a: "0.5", b: c}'  # no label value begins with a dot
-    ((line, path, reason, mended),) = faults(_labelled(f"{{a: {written}, b: c}}"))
-    assert (line, path, reason, mended) == (5, "metadata.labels.a", "is not a string: put it in quotes", [better])
+    ((line, path, reason, fixed),) = faults(_labelled(f"{{a: {written}, b: c}}"))
+    assert (line, path, reason, fixed) == (5, "metadata.labels.a", "is not a string: put it in quotes", [better])
     assert faults(_labelled(better.removeprefix("labels: "))) == []
 
 
@@ -87,8 +87,8 @@ def test_texts_of_other_kinds_are_checked_where_karpenter_reads_them() -> None:
 def test_labels_and_selectors_of_workloads_are_texts(old: str, new: str, path: str, better: str) -> None:
     text = WORKLOAD.replace("disrupt: true", 'disrupt: "true"')
     assert old in text
-    ((_, where, _, mended),) = faults(text.replace(old, new))
-    assert (where, mended) == (path, [better])
+    ((_, where, _, fixed),) = faults(text.replace(old, new))
+    assert (where, fixed) == (path, [better])
 
 
 def test_what_other_people_s_kinds_hold_is_theirs() -> None:

@@ -30,16 +30,16 @@ def test_the_suggested_line_is_correct(slip: Slip) -> None:
 
 
 def test_a_group_that_is_mistyped_is_no_kind_of_others() -> None:
-    ((line, path, reason, mended),) = faults(PROVISIONER.replace("karpenter.sh/v1alpha5", "karpenter/v1alpha5"))
-    assert (line, path, mended) == (1, "apiVersion", ["apiVersion: karpenter.sh/v1alpha5"])
+    ((line, path, reason, fixed),) = faults(PROVISIONER.replace("karpenter.sh/v1alpha5", "karpenter/v1alpha5"))
+    assert (line, path, fixed) == (1, "apiVersion", ["apiVersion: karpenter.sh/v1alpha5"])
     assert reason == "karpenter/v1alpha5 is not a version of Provisioner: write karpenter.sh/v1alpha5"
     hypershift = "apiVersion: hypershift.openshift.io/v1beta1\nkind: NodePool\nmetadata: {name: a}\n"
     assert faults(hypershift) == []
 
 
 def test_an_unknown_field_without_a_similar_name_gets_no_suggestion() -> None:
-    ((line, path, reason, mended),) = faults(POOL.replace("  template:", "  colour: red\n  template:"))
-    assert (line, path, reason, mended) == (6, "spec.colour", "is not a field here: leave it out", [])
+    ((line, path, reason, fixed),) = faults(POOL.replace("  template:", "  colour: red\n  template:"))
+    assert (line, path, reason, fixed) == (6, "spec.colour", "is not a field here: leave it out", [])
 
 
 def test_every_fault_of_a_document_is_reported_at_once() -> None:
@@ -178,7 +178,7 @@ def test_settings_are_read_and_pointed_at_the_environment() -> None:
     text = (
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: karpenter-global-settings}\ndata: {batchMaxDuration: 10}\n"
     )
-    assert [(line, path, mended) for line, path, _, mended in faults(text)] == [
+    assert [(line, path, fixed) for line, path, _, fixed in faults(text)] == [
         (4, "data.batchMaxDuration", ['data: {batchMaxDuration: "10"}'])
     ]
     assert "environment variables" in warnings(text.replace("10}", "10s}"))[0][1]

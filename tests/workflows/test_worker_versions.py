@@ -377,6 +377,6 @@ async def test_doctor_says_when_no_worker_of_the_current_version_runs_and_what_t
         async def says_what_to_do(settings: Settings = settings, option: str = option) -> bool:
             (finding,) = await check_worker_versions(settings)
             command = f"set-current-version --deployment-name tenon-{cluster} {option}"
-            return finding.state is State.FAULT and finding.mend.endswith(command)
+            return finding.state is State.FAULT and finding.remedy.endswith(command)
 
         await until(says_what_to_do)

@@ -3,7 +3,7 @@
 A freeze stops what Tenon does of its own accord: consolidation, emptiness, drift, and for a bounded time expiry. It
 never stops an interruption, the repair of an unhealthy node, or what an operator asks for.
 
-A freeze that cannot be understood holds until its author mends it: a typing mistake must not cost a node. One whose
+A freeze that cannot be understood holds until its author corrects it: a typing mistake must not cost a node. One whose
 calendar has never been read holds too, and so does one whose calendar could not be read for very long.
 """
 

@@ -1,7 +1,7 @@
 """Says which of EC2's refusals are about what an EC2NodeClass asks for: an image, a profile, a group, a subnet.
 
 Every NodePool of that class would be refused the same, and NodePools of other classes are not concerned. So their pods
-need not wait for a person who mends the class.
+need not wait for a person who corrects the class.
 """
 
 from __future__ import annotations
