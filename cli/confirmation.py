@@ -12,11 +12,11 @@ def confirm_beginning(refusal: type[TenonError], *, yes: bool) -> None:
     """Ask whether to begin, unless ``yes`` says so already.
 
     Raises:
-        TenonError: an error of the type ``refusal``: the answer is no, or nobody is there to give it.
+        TenonError: an error of the type ``refusal``: the answer is no, or no one is there to give it.
     """
     if yes:
         return
     if not is_interactive():
-        raise refusal("Nothing was changed: add --yes, because nobody is at a terminal to confirm it.")
+        raise refusal("Nothing was changed: add --yes, because no one is at a terminal to confirm it.")
     if not typer.confirm("Begin?", default=False):
         raise refusal("Nothing was changed.")

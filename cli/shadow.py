@@ -1,4 +1,4 @@
-"""``tenon shadow``: what Tenon would do and save beside Karpenter, without writing a byte to the cluster."""
+"""``tenon shadow``: what Tenon would do and save next to Karpenter, without writing a byte to the cluster."""
 
 from __future__ import annotations
 

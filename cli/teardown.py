@@ -198,12 +198,12 @@ def _confirm(cluster: str, *, yes: bool) -> None:
     """Ask for the cluster's name.
 
     Raises:
-        TeardownError: it was not typed, or nobody is there to type it.
+        TeardownError: it was not typed, or no one is there to type it.
     """
     if yes:
         return
     if not is_interactive():
-        raise TeardownError("Nothing was ended: add --yes, because nobody is at a terminal to confirm it.")
+        raise TeardownError("Nothing was ended: add --yes, because no one is at a terminal to confirm it.")
     typed = typer.prompt(f"Type the name of the cluster to end all this ({cluster})", default="", show_default=False)
     if typed != cluster:
         raise TeardownError(f"Nothing was ended: {typed!r} is not {cluster!r}.")

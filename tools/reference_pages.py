@@ -102,7 +102,7 @@ the record goes and how to read it.
 
 - A field in **bold** is always there. Another one that is absent has its default.
 - Times are in UTC, as `2026-11-27T06:15:01Z`. Prices and savings are in dollars an hour, costs in dollars.
-- Texts and lists are bounded: the counts beside a list are complete.
+- Texts and lists are bounded: the counts next to a list are complete.
 - From release 0.1.0 on, entries only gain fields. Ignore fields that you do not know.
 """
 

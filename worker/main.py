@@ -79,7 +79,7 @@ def run(settings: Mapping[str, str]) -> int:
 
 
 def free_ports(number: int) -> list[int]:
-    """Ports on loopback that nobody listens on, for what cannot say which port it chose itself."""
+    """Ports on loopback that no one listens on, for what cannot say which port it chose itself."""
     with contextlib.ExitStack() as stack:
         listening = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)]
         return [server.getsockname()[1] for server in listening]

@@ -79,7 +79,7 @@ class ApprovableCommand(CommandRun):
             await workflow.wait_condition(
                 lambda: self.approval is not None or self.cancelled or bool(self.withdrawn),
                 timeout=within,
-                timeout_summary="If nobody approves by then: refused",
+                timeout_summary="If no one approves by then: refused",
             )
         approval = self.approval or self._unanswered(workflow.now())
         self.approval = evolve(approval, seconds=(approval.at - since).total_seconds())

@@ -63,7 +63,7 @@ class PlannerCaller:
     async def ask(self, activity: ActivityName, activity_input: Message, answer: type[Answer], summary: str) -> Answer:
         """Call the planner for an operator and return its answer. A call to a leader that is gone fails in time.
 
-        It may run beside a call of `poll` or `call`, whose leader it does not change.
+        It may run next to a call of `poll` or `call`, whose leader it does not change.
 
         Raises:
             ActivityError: the planner failed, or did not answer in time.

@@ -194,7 +194,7 @@ class TeardownWorkflow:
         return True
 
     def _is_without_api_server(self, draining: Draining) -> bool:
-        """Whether nodes leave without a drain: nobody can drain them.
+        """Whether nodes leave without a drain: no one can drain them.
 
         One that has never answered is gone with its cluster. One that has may come back while there is time to drain.
         Any other failure, such as a right that lacks or no worker, is no reason to end nodes with their pods.

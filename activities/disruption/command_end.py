@@ -1,4 +1,4 @@
-"""The end of a disruption command that moves pods: it gives up its hold on its nodes, and undoes what nobody needs.
+"""The end of a disruption command that moves pods: it gives up its hold on its nodes, and undoes what no one needs.
 
 An unused replacement of a command that failed is deleted or asked to leave. If pods use it, it stays, as an ordinary
 node.

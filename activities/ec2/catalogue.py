@@ -36,7 +36,7 @@ from tenon.scheduling.model import InstanceType
 
 MAX_BUILT = 100
 IDLE_SECONDS = 1800.0
-"""How long the instance types of a class that nobody asks for stay, for example those of a deleted class."""
+"""How long the instance types of a class that no one asks for stay, for example those of a deleted class."""
 
 _Learned = dict[str, tuple[int | None, Mapping[str, Figure]]]
 """By instance type: the memory in bytes, and the other amounts that nodes reported."""

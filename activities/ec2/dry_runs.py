@@ -73,7 +73,7 @@ class DryRuns:
     def _refused(self, trial: Trial, profile: str) -> list[tuple[str, str]]:
         """The reason and the sentence of each call of a trial that AWS refuses for lack of a right or of a profile.
 
-        ``profile`` is what the class names. IAM may not have told EC2 yet of a profile that Tenon has just created.
+        ``profile`` is what the class names. EC2 may not know a profile yet that Tenon has just created.
         """
         now = self._clock()
         with self._lock:

@@ -22,7 +22,7 @@ from tenon.errors import TenonError
 
 FOLDER = "data/prices"
 OLD_AFTER = timedelta(days=180)
-"""List prices seldom change, but AWS adds families of instance types every few months."""
+"""List prices rarely change, but AWS adds families of instance types every few months."""
 MAX_SIZE = 2**20
 """Maximum size of a file in bytes: a ConfigMap holds no more. A table has about 50 KB."""
 _STAND_INS = {"cn-": "cn-north-1", "us-gov-": "us-gov-west-1", "": "us-east-1"}

@@ -1,4 +1,4 @@
-"""Asks EC2 to reboot one instance, and says whether it will, may later, never will, or whether nobody knows.
+"""Asks EC2 to reboot one instance, and says whether it will, may later, never will, or whether no one knows.
 
 EC2 has no client token for reboots. So a call is sent once, by a client that does not retry, and an answer that was
 lost is a result of its own: the workflow then watches the machine before it asks again.

@@ -1,6 +1,6 @@
 """Instances that EC2 ends before their Node joins: reads EC2's reason, shows it, and slows the next purchases.
 
-EC2 accepts such a launch, for example with a volume whose KMS key nobody may use, and ends the instance seconds later.
+EC2 accepts such a launch, for example with a volume whose KMS key no one may use, and ends the instance seconds later.
 Without a pause Tenon would buy the next instance at once, again and again. EC2's reason says which launches must wait.
 """
 

@@ -25,7 +25,7 @@ from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
 from tenon.messages.node_steps import MAX_WORKLOADS, DrainInput, DrainResult
 from tenon.node import drain as decide
-from tenon.node.drain_blockers import TOLD_BLOCKAGES, grouped, overdue_termination, sentence
+from tenon.node.drain_blockers import REPORTED_BLOCKAGES, grouped, overdue_termination, sentence
 from tenon.sentences import counted, first_clauses
 
 POLL_SECONDS = 1.0
@@ -133,5 +133,5 @@ async def _publish_left_behind(recorder: EventPublisher, node: Object, sentences
     """Publish an event about the pods that the drain does not wait for, so that users can see why they vanish."""
     if not sentences:
         return
-    text = f"the drain no longer waits for these pods: {first_clauses(sentences, TOLD_BLOCKAGES)}"
+    text = f"the drain no longer waits for these pods: {first_clauses(sentences, REPORTED_BLOCKAGES)}"
     await recorder.publish(node, EventReason.FAILED_DRAINING, text)

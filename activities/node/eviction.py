@@ -25,7 +25,7 @@ from tenon.kube.timestamps import time_text
 from tenon.messages.node_steps import BlockedPods, DrainInput
 from tenon.node import drain as decide
 from tenon.node.drain import ActionKind
-from tenon.node.drain_blockers import TOLD_BLOCKAGES, deleted_at, grouped, refused_eviction, sentence
+from tenon.node.drain_blockers import REPORTED_BLOCKAGES, deleted_at, grouped, refused_eviction, sentence
 from tenon.sentences import first_clauses
 
 CONCURRENCY = 20
@@ -90,7 +90,7 @@ class Evictor:
 
         await bounded(held_pods, CONCURRENCY, publish_on)
         sentences = [sentence(blocked) for blocked in grouped(self._blocked[pod.uid] for pod in held_pods)]
-        text = first_clauses(sentences, TOLD_BLOCKAGES)
+        text = first_clauses(sentences, REPORTED_BLOCKAGES)
         await self._recorder.publish(self._node, EventReason.FAILED_DRAINING, text)
         if self._drain_input.force_at is not None and not self._drain_input.force:
             text = f"all pods will be deleted by {time_text(self._drain_input.force_at)}, whatever protects them"

@@ -92,7 +92,7 @@ class LaunchGroups:
         """Whether members of the claim's group, which was complete, launch alone: one left, or EC2 refused the group.
 
         A read of the claims is used for `READ_FOR`. ``unsettled``: the group's request may have bought an instance for
-        each member already, so it may be repeated whoever left.
+        each member already, so it may be repeated although members left.
         """
         batch = claim.labels.get(labels.BATCH, "")
         if batch and group.id not in self._former_groups and group.id not in self._accepted:

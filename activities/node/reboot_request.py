@@ -1,6 +1,6 @@
-"""Commits the reboot of a node: the NodeClaim records the request, then the node's workflow is told.
+"""Commits the reboot of a node: the NodeClaim records the request, then the node's workflow gets it.
 
-Node repair and the node's workflow share it. If the workflow cannot be told, it finds the record: the controller
+Node repair and the node's workflow share it. If the workflow does not get it, it finds the record: the controller
 `worker.controllers.node.nodeclaim_workflows` pokes it.
 """
 

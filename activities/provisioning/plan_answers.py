@@ -15,7 +15,7 @@ from tenon.kube.pod import Pod
 NOMINATED_FOR = timedelta(seconds=20)
 """How long kube-scheduler has to bind a pod to the node that a plan found for it (CTL-33)."""
 TAINTED_FOR = timedelta(minutes=5)
-"""How long after its initialization a node covers its planned pods while a taint that nobody declared keeps them away.
+"""How long after its initialization a node covers its planned pods while a taint that no one declared keeps them away.
 A slow CNI sets such a taint, and on a second node it would be just as slow. Tenon does not remove the node as empty
 during this time (`HELD_SECONDS` in `worker/cache/planned_places.py`)."""
 

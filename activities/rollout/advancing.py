@@ -69,7 +69,7 @@ class RolloutAdvancer:
         if rollout.model is None:  # the API server validates, so this is an object of a later release
             return RolloutAdvance(uid=rollout.uid, pools=advance_input.pools, written=True)
         spec, now = rollout.model.spec, self._now()
-        is_same = advance_input.uid in ("", rollout.uid)  # else it was deleted and made again: it begins anew
+        is_same = advance_input.uid in ("", rollout.uid)  # else it was deleted and created again: it starts over
         before = {progress.pool: progress for progress in advance_input.pools if is_same}
         readable = {pool.metadata.name: pool for pool in self._cluster.pools_of(advance_input.name)}
         is_judged = any(_is_under_way(progress) for progress in before.values())

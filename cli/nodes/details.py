@@ -69,7 +69,7 @@ async def _page_of(context: Context, client: Client, handle: WorkflowHandle[Any,
 
 
 async def _why_it_stays(state: NodeState) -> str:
-    """Return what events say keeps a node that should be disrupted; empty if none does or nobody answers."""
+    """Return what events say keeps a node that should be disrupted; empty if none does or no one answers."""
     if state.stage.leaving:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Runs the model beside the cluster: looks every two seconds, and decides in a thread when something is due."""
+"""Runs the model next to the cluster: looks every two seconds, and decides in a thread when something is due."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ async def _leftovers(kube: Kube) -> list[Finding]:
     if not kinds:
         return []
     sentence = f"The cluster has {', '.join(kinds)}. Karpenter since 0.33 ignores them, but under Tenon they act."
-    return [warning("old objects", sentence, f"delete those that nobody uses; {MIGRATE}")]
+    return [warning("old objects", sentence, f"delete those that no one uses; {MIGRATE}")]
 
 
 def _is_made(pool: JsonObject) -> bool:

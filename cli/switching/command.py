@@ -40,7 +40,7 @@ from worker.runtime.lease import LEASE_NAME
 from worker.settings import parse_duration
 
 DEFAULT_REPLICAS = 2
-"""Karpenter's and Tenon's own default, for a Deployment that nobody remembers with another number."""
+"""Karpenter's and Tenon's own default, for a Deployment that no one remembers with another number."""
 SHOWN = 10
 WENT_BACK, REFUSED = 1, 2
 """Exit status: the other controller does not lead, or the switch has not ended; nothing was begun."""

@@ -76,7 +76,7 @@ class Watcher:
 
 
 async def served(kube: Kube, resource: Resource) -> Resource:
-    """Return the resource in v1, or in v1beta1 if objects are stored so: then nobody may be there to convert them."""
+    """Return the resource in v1, or in v1beta1 if objects are stored so: then no one may be there to convert them."""
     definition = await kube.get(CRDS, f"{resource.plural}.{resource.group}")
     versions = definition["spec"]["versions"] if definition is not None else []
     if any(version["name"] == "v1beta1" and version["storage"] for version in versions):

@@ -23,7 +23,8 @@ WHOLE = (".",)
 
 def write(output: Path, work: Path) -> Commit:
     """Build everything in the folder ``work`` and write it to the empty folder ``output``, but for the signature."""
-    signature = signing.name_key(output)  # first, because whoever knows the key's password waits for no build
+    # First, so that the person who types the key's password need not wait for a build.
+    signature = signing.name_key(output)
     commit = Commit.checked_out()
     source = work / "source"
     work.mkdir()

@@ -12,7 +12,7 @@ AMIFamily = Literal["AL2", "AL2023", "Bottlerocket", "Custom", "Windows2019", "W
 V1beta1AMIFamily = Literal[AMIFamily, "Ubuntu"]
 """The AMI families of v1beta1. Windows2025 came later, but a v1 class that uses it must also convert to v1beta1."""
 CUSTOM: Final = "Custom"
-"""The family of images that nobody publishes: the user's own."""
+"""The family of images that no one publishes: the user's own."""
 FAMILY_OF_ALIAS: Mapping[str, AMIFamily] = {
     family.lower(): family for family in get_args(AMIFamily) if family != CUSTOM
 }

@@ -39,7 +39,7 @@ def _with_floats(value: Any) -> Any:
 
 
 def _drop_unwritten(model: ApiModel, body: dict[str, Any]) -> None:
-    """Remove the empty maps and lists that nobody wrote: the API server has no such defaults."""
+    """Remove the empty maps and lists that no one wrote: the API server has no such defaults."""
     for name, key, value in _fields(model):
         for child, _, part in _children(value, body.get(key), key):
             _drop_unwritten(child, part)

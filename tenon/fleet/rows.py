@@ -59,7 +59,7 @@ class NodeRow:
     expires: datetime | None = None
     """When it expires; an operator who keeps it postpones that."""
     kept_until: datetime | None = None
-    """Until when an operator keeps it; None if nobody does now."""
+    """Until when an operator keeps it; None if no one does now."""
     labels: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """Those of the Node, or of the NodeClaim before the Node registered."""
     is_workflow_only: bool = False

@@ -1,6 +1,6 @@
 """What is wrong with the annotations by which a pod's owner asks something of disruption.
 
-Kubernetes accepts any text in an annotation, so whoever mistypes one hears of it only if somebody looks.
+Kubernetes accepts any text in an annotation, so a mistyped one is noticed only if somebody looks.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from tenon.sentences import counted, shortened
 SHORTEST_CLAUSE = 60
 """Characters that a clause keeps at least. If there is not so much room for each, the last ones are counted."""
 SHORTEST_TEXT = 30
-"""Characters that its text keeps at least beside the time of the next attempt."""
+"""Characters that its text keeps at least in addition to the time of the next attempt."""
 _BETWEEN = "; "
 _AND = ", and "
 """Joins obstacles that must all go."""

@@ -61,7 +61,7 @@ class Approval(Message):
             case ApprovalAnswer.REFUSED:
                 return f"{self.by} refused it{because}"
             case ApprovalAnswer.UNANSWERED:
-                return "nobody approved it in time"
+                return "no one approved it in time"
             case ApprovalAnswer.STALE:
                 return f"it was withdrawn before it was approved{because}"
             case ApprovalAnswer.CANCELLED:

@@ -1,4 +1,4 @@
-"""What a node's workflow is told and asked: by controllers, disruption commands and people."""
+"""What controllers, disruption commands and people say to a node's workflow, and ask of it."""
 
 from datetime import UTC, datetime
 from typing import Annotated

@@ -198,7 +198,7 @@ class ReleaseInput(NodeInput):
     created_at: datetime | None = None
     deletion_started_at: datetime | None = None
     already_deleted: bool = False
-    """The workflow did not request the deletion of the NodeClaim. Whoever did has counted the disruption."""
+    """The workflow did not request the deletion of the NodeClaim. What did has counted the disruption."""
 
 
 class ReleaseResult(Message):

@@ -108,7 +108,7 @@ def _old_objects(objects: Objects) -> Iterator[Difference]:
     for item in objects.old:
         kind = str(item.get("kind") or "")
         sentence = f"{kind} {_name(item)} {sentences.get(kind, 'acts under Tenon.')}"
-        yield Difference(kind, _name(item), "LEG-01", sentence, "delete it if nobody uses it")
+        yield Difference(kind, _name(item), "LEG-01", sentence, "delete it if no one uses it")
     for node in objects.nodes:
         if labels.PROVISIONER in object_json.labels(node):
             sentence = "It is a node of a Machine, which Tenon does not take over: only you end it."

@@ -34,7 +34,7 @@ class Account:
 
     cluster: str = ""
     security_group: str = ""
-    """The cluster's security group, which EKS gives to managed nodes; empty if nobody said."""
+    """The cluster's security group, which EKS gives to managed nodes; empty if no one said."""
     templates: Mapping[str, JsonObject] = field(default_factory=dict)
     """LaunchTemplateData by ``id:version`` and by ``name:version``, as `template_key` makes it."""
 

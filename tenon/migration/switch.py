@@ -5,7 +5,7 @@ Tenon stands by while Karpenter leads, so a takeover starts Tenon first. Karpent
 starts Karpenter only when Tenon has ended and its marks are removed. A Karpenter of v1beta1 is stopped before anything
 of Tenon's is installed, because the two conversions of its objects do not mix (``stop_first``).
 
-Whoever carries a step out does it first, and then remembers the phase that follows. So a guide that is killed between
+The guide carries a step out first, and then remembers the phase that follows. So a guide that is killed between
 the two finds the step done and decides it once more, and each step must be safe to repeat.
 """
 
@@ -133,7 +133,7 @@ class Switch:
         return replace(self, phase=phase, since=now, why_back=why_back or self.why_back)
 
     def resumed(self, now: datetime) -> Switch:
-        """Return the switch as a new run of the guide takes it up: time in which nobody watched does not count."""
+        """Return the switch as a new run of the guide takes it up: time in which no one watched does not count."""
         return replace(self, since=now)
 
 

@@ -14,8 +14,8 @@ from tenon.sentences import plural
 
 NAMED_PODS = 3
 """How many pods a record about several names."""
-TOLD_BLOCKAGES = 3
-"""How many of the records an event on a Node tells of."""
+REPORTED_BLOCKAGES = 3
+"""How many of the records an event on a Node names."""
 
 
 def grouped(blocked: Iterable[BlockedPods]) -> list[BlockedPods]:

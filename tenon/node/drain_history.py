@@ -1,4 +1,4 @@
-"""What kept pods of a leaving node, and for how long, so that it can be told after the node is gone."""
+"""What kept pods of a leaving node, and for how long, so that people can read it after the node is gone."""
 
 from __future__ import annotations
 

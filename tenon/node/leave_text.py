@@ -53,7 +53,7 @@ def command_of(actor: str) -> str:
 
 
 def approval_text(reason: str, command: str, since: datetime | None) -> str:
-    """Return that the removal of a node waits for a person, in a clause. Without ``command`` nobody is asked yet."""
+    """Return that the removal of a node waits for a person, in a clause. Without ``command`` no one is asked yet."""
     clause = f"its removal as {reason} waits for approval"
     since_text = f" since {time_text(since)}" if since is not None else ""
     return f"{clause}{since_text}: `tenon approve {command}`" if command else clause

@@ -5,7 +5,7 @@
     any of them -> failing -> (leaving, or as before)
 
 Pods that are still there when the drain ends stay on the node and ride through. The boot ID is recorded before EC2 is
-asked, so that nobody asks again once the machine has booted. If a worker dies while it asks, the answer is lost: the
+asked, so that no one asks again once the machine has booted. If a worker dies while it asks, the answer is lost: the
 machine then gets `SETTLES_WITHIN` to show whether it reboots. It is asked again only if it still runs after that.
 """
 
@@ -197,7 +197,7 @@ def replied(state: NodeState, reply: RebootReply, now: datetime) -> NodeState:
 
 
 def lost_answer(state: NodeState, why: str, now: datetime) -> NodeState:
-    """Watch the machine: EC2 may have got the request, and nobody knows its answer."""
+    """Watch the machine: EC2 may have got the request, and no one knows its answer."""
     if _in_phase(state, RebootPhase.ISSUING) is None:
         return state
     text = f"EC2's answer is lost ({why}): watches whether the machine reboots before it is asked again"

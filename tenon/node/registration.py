@@ -39,7 +39,7 @@ NODE_NOT_FOUND = "NodeNotFound"
 NOT_JOINED = "NodeNotJoined"
 """The reason if its Node should have joined by now."""
 JOINS_WITHIN = timedelta(minutes=3)
-"""How long after its launch a Node usually takes to join at most. After that, a person is told."""
+"""How long after its launch a Node usually takes to join at most. After that, an event says it."""
 LATE_AFTER = (JOINS_WITHIN, 2 * JOINS_WITHIN, 4 * JOINS_WITHIN)
 """When a claim without a Node is checked, after its launch. Its console may say more each time. The registration
 timeout is the last time."""

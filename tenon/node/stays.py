@@ -1,7 +1,7 @@
 """Why a node stays that is to leave, from the events about its NodeClaim.
 
 Node repair and drift are decided for all nodes together, so a node's workflow does not know what keeps its node. The
-events do, and whoever asks about the node need not know where to look.
+events do, and a person who asks about the node need not know where to look.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Draws figures over time as SVG that becomes as wide as the page. Labels are texts beside it, which phones can show.
+"""Draws figures over time as SVG that becomes as wide as the page. Labels are texts next to it, which phones can show.
 
 A chart needs no script: each bucket has a title that the pointer shows. Tables on the page have the same figures.
 """

@@ -26,7 +26,7 @@ MOST = 40
 
 
 def side_by_side(*parts: Content) -> Markup:
-    """Return parts beside each other where the page is wide enough for the longest lines of both."""
+    """Return parts next to each other where the page is wide enough for the longest lines of both."""
     return tag("div", (tag("div", part) for part in parts if part), class_="pair")
 
 

@@ -96,7 +96,7 @@ REMOVED: Mapping[str, str] = {
 
 
 def _check_complete() -> None:
-    """Refuse at import a gate that nobody could set, or that no document explains."""
+    """Refuse at import a gate that no one could set, or that no document explains."""
     for gates, names in ((FeatureGates, GATES), (AwsFeatureGates, AWS_GATES)):
         if differing := {field.name for field in fields(gates)} ^ set(names.values()):
             raise TypeError(f"{min(differing)} must be a field of {gates.__name__} and a value of its table of gates")

@@ -43,7 +43,7 @@ def group_of(pod: Pod) -> str:
     """Name what pods have in common that fail alike: their controller, and all that decides where they may run.
 
     Every process computes the same name. A change of the pods' spec gives another one. Pods without a controller that
-    are alike belong together, because whoever creates them again may give them other names.
+    are alike belong together, because their controller may give them other names when it creates them again.
     """
     parts = (
         pod.namespace,

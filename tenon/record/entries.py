@@ -14,7 +14,7 @@ from tenon.kube.pool_reasons import NoPlace
 from tenon.messages.explanation import Explanation
 
 MAX_LISTED = 1000
-"""The most pods, nodes or reasons that one list of an entry names. The counts beside it are complete."""
+"""The most pods, nodes or reasons that one list of an entry names. The counts next to it are complete."""
 
 MAX_COST_ROWS = 500
 """The most rows of a `CostEntry`. What does not fit is added up by NodePool."""
@@ -156,9 +156,9 @@ class CommandApproval(_Part):
     answer: str
     """approved, refused, unanswered, stale or cancelled."""
     by: Text = ""
-    """Who answered; empty if nobody did."""
+    """Who answered; empty if no one did."""
     reason: Text = ""
-    """Why, in the words of who answered, or why nobody had to."""
+    """Why, in the words of who answered, or why no one had to."""
     at: datetime
     """When the wait ended."""
     seconds: float = 0.0
@@ -191,7 +191,7 @@ class CommandEndEntry(_Entry):
     seconds: float = 0.0
     """How long it took."""
     approval: CommandApproval | None = None
-    """Who approved or refused it; absent if it waited for nobody."""
+    """Who approved or refused it; absent if it waited for no one."""
 
 
 class NodeFacts(_Part):

@@ -200,7 +200,7 @@ def happened(entries: Iterable[Entry], since: datetime, until: datetime) -> Happ
             case PlanEntry():
                 plans.append(entry)
             case _:
-                continue  # nobody did it, such as what pods cost, or its commands say it
+                continue  # no one did it, such as what pods cost, or its commands say it
         deed = (_actor(entry), _deed(entry))
         actors[deed] += 1
         last_at[deed] = max(entry.at, last_at.get(deed, entry.at))

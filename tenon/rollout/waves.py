@@ -1,7 +1,7 @@
 """Which nodes of a rollout are replaced next.
 
 A wave is a number of nodes that have the new version at its end. Nodes that are being replaced count as if they had it
-already, and twice while they run beside their replacement: too few nodes are chosen then rather than too many.
+already, and twice while they run next to their replacement: too few nodes are chosen then rather than too many.
 """
 
 from __future__ import annotations

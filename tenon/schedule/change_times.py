@@ -11,7 +11,7 @@ from tenon.schedule.desired import headroom_changes, timeline
 
 AHEAD = timedelta(days=8)
 MAX_TIMES = 100
-"""Temporal keeps each as an entry of the Schedule. The worker writes them anew long before the last one."""
+"""Temporal keeps each as an entry of the Schedule. The worker replaces them long before the last one."""
 
 
 def change_times(schedules: Sequence[NodeSchedule], name: str, now: datetime) -> list[datetime]:

@@ -1,6 +1,6 @@
 """What NodeSchedules ask for at an instant, from the objects and the clock alone.
 
-No timer takes part, so the answer is the same whoever asks, however late. A missed time needs no repair. The only thing
+No timer takes part, so every caller gets the same answer, however late. A missed time needs no repair. The only thing
 that was learned before, how long nodes take to be Ready, is in the status of the schedules.
 
 Of entries that overlap, in one schedule or in several, off wins; then the largest floor, replicas and headroom and the

@@ -123,7 +123,7 @@ def to_buy(
         daemons = [daemon for daemon in problem.daemons if _constraints(daemon).tolerates(pool.taints)]
         for number, instance_type in enumerate(table.types):
             is_covered = may_be_covered(pool, instance_type)
-            rooms: dict[Amounts, Amounts] = {}  # by what DaemonSets take: offerings of a type seldom differ in it
+            rooms: dict[Amounts, Amounts] = {}  # by what DaemonSets take: offerings of a type rarely differ in it
             for offering in instance_type.offerings:
                 by_choice = opened[offering.values] if offering.available else ()
                 open_to = 0

@@ -1,1 +1,1 @@
-"""What Tenon would do beside another Karpenter: a model cluster, comparisons of purchases, and what both cost."""
+"""What Tenon would do next to another Karpenter: a model cluster, comparisons of purchases, and what both cost."""

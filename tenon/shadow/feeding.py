@@ -2,7 +2,7 @@
 
 The load is the same as the cluster's, so that the difference in price is due to decisions alone. What another
 controller causes is no load: a pod that succeeds one which it evicted takes that one's place in the model. And what
-depends on its nodes is decided anew: which pods a ReplicaSet deletes when it is scaled in.
+depends on its nodes is decided again: which pods a ReplicaSet deletes when it is scaled in.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def to_html(report: Document) -> str:
     return page(
         "tenon shadow",
         STYLE + CHART_STYLE + TABLE_STYLE + _STYLE,
-        tag("h1", "Tenon beside Karpenter"),
+        tag("h1", "Tenon next to Karpenter"),
         tag("p", f"{report['verdict']}.", class_="lead"),
         tag("p", f"From {report['begun']} to {report['at']}. Nothing was written to the cluster.", class_="quiet"),
         _tiles(report),

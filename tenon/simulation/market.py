@@ -27,7 +27,7 @@ from tenon.scheduling.model import InstanceType, Offering
 from tenon.sentences import nearest
 
 _LEAST_WEIGHT = 9_000
-"""NodeOverlays of a manifest seldom weigh as much, so the change wins. Of two changes, the later one does."""
+"""NodeOverlays of a manifest rarely weigh as much, so the change wins. Of two changes, the later one does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ def add_template_claims(objects: Objects, workload: SourcedObject, pod: SourcedO
 def complete_bindings(objects: Objects) -> None:
     """Treat a claim that names its volume as bound, unless its status says otherwise.
 
-    Claims in files seldom include a status, or the annotation that a cluster's claims have.
+    Claims in files rarely include a status, or the annotation that a cluster's claims have.
     """
     for item in objects.of("PersistentVolumeClaim"):
         metadata = item.body["metadata"]

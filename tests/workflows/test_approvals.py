@@ -90,7 +90,7 @@ async def test_a_command_that_nobody_answers_is_refused_when_its_time_is_over(
         (postponed,) = await signals_of(handle, "postpone")
         description = await handle.describe()
     assert steps.calls == []
-    assert result.failure == "nobody approved it in time"
+    assert result.failure == "no one approved it in time"
     assert result.approval is not None
     assert result.approval.answer is ApprovalAnswer.UNANSWERED
     assert Postponement.model_validate_json(postponed).seconds == 3600, "then a new command may ask"

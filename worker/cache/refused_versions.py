@@ -17,7 +17,7 @@ MAX_REFUSAL = 300
 
 
 class RefusedVersions:
-    """The refusals, as the conditions of NodeClaims told them since the process started."""
+    """The refusals, as the conditions of NodeClaims said them since the process started."""
 
     def __init__(self) -> None:
         self._refusals: dict[tuple[str, str], str] = {}

@@ -30,7 +30,7 @@ class FileSink:
         self._files = files
 
     def write(self, entries: Sequence[Entry]) -> None:
-        """Append all entries. They are read by nobody else on this machine than the worker's own user and group.
+        """Append all entries. They are read by no one else on this machine than the worker's own user and group.
 
         Raises:
             OSError: the file cannot be written.
@@ -72,7 +72,7 @@ class FileSink:
                 os.close(descriptor)
 
     def _is_current(self, descriptor: int) -> bool:
-        """Whether nobody has rotated the file since it was opened."""
+        """Whether no one has rotated the file since it was opened."""
         try:
             return os.path.samestat(os.fstat(descriptor), self._path.stat())
         except FileNotFoundError:

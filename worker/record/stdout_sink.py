@@ -42,7 +42,7 @@ class StdoutSink:
         """Write all entries.
 
         Raises:
-            OSError: nobody reads them.
+            OSError: no one reads them.
         """
         for entry in entries:  # one write for each: a pipe keeps short writes of several processes apart
             write_all(self._descriptor, (self._line(entry) + "\n").encode())

@@ -162,7 +162,7 @@ class _Quiet(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def answer_in_pieces(self, pieces: Iterable[bytes], content_type: str, *, zipped: bool) -> None:
-        """Send a body whose length nobody knows yet. It ends with the connection."""
+        """Send a body whose length no one knows yet. It ends with the connection."""
         self.send_response(200)
         self.send_header("Content-Type", content_type)
         if zipped:

@@ -104,7 +104,7 @@ class LeaderConflict:
         gate: Gate | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``namespaces``: in these, and in Tenon's own, every Lease counts, whoever holds it.
+        """``namespaces``: in these, and in Tenon's own, every Lease counts, of any holder.
 
         ``gate`` is the process's, which this object opens and closes.
         """

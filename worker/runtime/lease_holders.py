@@ -2,7 +2,7 @@
 
 Kubernetes' own role `edit` lets every tenant create Leases in a namespace, so a Lease alone proves nothing. It counts
 in namespaces that an administrator names, or if its holder is a Pod of that namespace whose ServiceAccount may write
-NodeClaims: whoever may do that can disturb Tenon anyway.
+NodeClaims: a client that may do that can disturb Tenon anyway.
 
 The API server is asked when a Lease gets another holder, and again after `RECHECK_SECONDS` while the holder renews it.
 A Lease that is not renewed keeps its answer: a Pod that was killed still counts until its Lease expires.

@@ -22,7 +22,7 @@ from worker.runtime.child_processes import PID_SUFFIX
 from worker.runtime.leader_series import without_terms
 
 ANSWER_SECONDS = 8.0
-"""How long a process may take for its next piece. Prometheus waits ten seconds for a scrape, if not told otherwise."""
+"""How long a process may take for its next piece. Prometheus waits ten seconds for a scrape by default."""
 PIECE = 2**18
 
 
@@ -57,7 +57,7 @@ def process_text(folder: str) -> bytes:
 
 def temporal_text(addresses: Sequence[str]) -> bytes:
     """The metrics of Temporal's client in all processes. They differ by the label ``process``, and have the same names
-    of task queues whoever leads.
+    of task queues, also if another replica leads.
     """
     texts = []
     for address in addresses:

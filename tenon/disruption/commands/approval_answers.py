@@ -10,7 +10,7 @@ from tenon.node import operator_requests
 from tenon.node.operator_requests import actor_of, reason_of
 
 UNANSWERED_PAUSE = timedelta(hours=1)
-"""How long the nodes of a command that nobody answered are left alone. Then a new command may ask again."""
+"""How long the nodes of a command that no one answered are left alone. Then a new command may ask again."""
 BUDGETS_WITHIN = timedelta(hours=24)
 """How long an approved command waits until the budgets and windows of its NodePools let it start."""
 FIRST_RETRY, LAST_RETRY = timedelta(minutes=1), timedelta(minutes=30)
@@ -35,7 +35,7 @@ def refused(refusal: Refusal, now: datetime) -> Approval:
 
 
 def unanswered(now: datetime) -> Approval:
-    """Return the end of a command that nobody answered."""
+    """Return the end of a command that no one answered."""
     return Approval(answer=ApprovalAnswer.UNANSWERED, at=now)
 
 

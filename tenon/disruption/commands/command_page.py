@@ -106,7 +106,7 @@ def saved(saving: float) -> str:
 def saving_of(command: DisruptionCommand, result: DisruptResult) -> float | None:
     """Return what a command saves that has asked its nodes to leave, in dollars an hour; None if that is not known.
 
-    Nothing comes in the place of empty nodes. For the pods of expired ones, nodes are bought that nobody has counted.
+    Nothing comes in the place of empty nodes. For the pods of expired ones, nodes are bought that no one has counted.
     """
     if result.saving is not None:
         return result.saving.reached
@@ -171,7 +171,7 @@ def current_details(
         approve_until: when it counts as refused, if it waits for a person.
         undone: why it was undone, in a clause; empty if it was not.
         saving: dollars an hour that it saves; None before that is known.
-        ended: whether it can undo nothing any more, also if nobody knows what it saves.
+        ended: whether it can undo nothing any more, also if no one knows what it saves.
     """
     saves = expected_saving(command) if saving is None else saved(saving)
     lines = [f"### {'; '.join(filter(None, (action(command), 'undone' if undone else saves)))}", ""]

@@ -1,7 +1,7 @@
 """What is done about one node with several faults: the action, the drain bound, and the node's place in the order.
 
 The conditions of a node, the policies of its NodePool and the history of its reboots decide alone (N15-109 to N15-115),
-so the same data give the same decision whoever asks, and in whatever order the conditions are listed.
+so the same data give the same decision to every caller, and in whatever order the conditions are listed.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def why_surge_forbids(detail: NodeDetail) -> str:
     """Return why a node with Deployments that start their new pod first must not leave first; empty if it may."""
     if not detail.surges:
         return ""
-    return f"Deployment {detail.surges[0]} asks to start its new pod first, which needs a node beside this one"
+    return f"Deployment {detail.surges[0]} asks to start its new pod first, which needs another node at the same time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class StaticReplacements:
         self._full: dict[str, frozenset[str] | None] = {}
         """By NodePool, what `full_reservations` says after the replacements so far."""
         self._room: dict[str, int] = {}
-        """By NodePool, how many more replacements may start beside the nodes that they replace."""
+        """By NodePool, how many more replacements may start next to the nodes that they replace."""
         self._planned: dict[str, PlannedClaim | str] = {}
         self._bought: list[PlannedClaim] = []
         self._freed: dict[str, int] = {}
@@ -221,7 +221,7 @@ class StaticReplacements:
         return self._staying[pool] - self._replicas(pool)
 
     def _room_of(self, static_pool: Pool) -> int:
-        """Return how many nodes of the pool may be replaced by nodes that start beside them.
+        """Return how many nodes of the pool may be replaced by nodes that start next to them.
 
         A replica that is missing, also because a command has yet to create the replacement, counts as a node.
         """

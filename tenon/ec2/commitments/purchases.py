@@ -22,7 +22,7 @@ ACTIVE = "active"
 PLAN_KINDS = ("EC2Instance", "Compute")
 """The types of Savings Plans that cover EC2, in the order in which AWS uses them."""
 BOX_USAGE = "BoxUsage"
-"""In the usage type of an instance that runs. Capacity reservations that nobody uses have another one."""
+"""In the usage type of an instance that runs. Capacity reservations that no one uses have another one."""
 _NAMED_SIZES = {"nano": 25, "micro": 50, "small": 100, "medium": 200, "large": 400, "xlarge": 800}
 """AWS's normalization factors in hundredths."""
 _MULTIPLE = re.compile(r"(?:metal-)?(?P<times>[0-9]{1,3})xl(?:arge)?")

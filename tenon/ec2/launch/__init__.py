@@ -1,1 +1,1 @@
-"""The request that launches an instance, and what the instance bears afterwards."""
+"""The request that launches an instance, and what is written on the instance afterwards."""

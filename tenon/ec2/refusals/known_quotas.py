@@ -1,7 +1,7 @@
 """What the account's vCPU quotas leave, so that Tenon does not ask EC2 for what it is known to refuse.
 
 Service Quotas says the limits, and EC2 the instances. EC2 also counts what it does not show, such as reservations that
-nobody uses, so it may refuse more than this says. It never refuses less, except for a quota that was raised a moment
+no one uses, so it may refuse more than this says. It never refuses less, except for a quota that was raised a moment
 ago, and the quotas are read again.
 """
 
