@@ -55,13 +55,14 @@ class LoadPart:
     def least_nodes(self, template: Template) -> int:
         """The fewest nodes that the rules about pods on one node allow."""
         group_counts: dict[tuple[int, int], int] = {}
-        kin: Counter[WorkloadKey] = Counter()
+        pods_by_workload: Counter[WorkloadKey] = Counter()
         lower_bound = 1
         for pod_class, count in self.load():
             workload = template.shares.workload(pod_class)
-            kin[workload] += count
+            pods_by_workload[workload] += count
             lower_bound = max(
-                lower_bound, count if pod_class.ports else -(-kin[workload] // template.shares.most(pod_class))
+                lower_bound,
+                count if pod_class.ports else -(-pods_by_workload[workload] // template.shares.most(pod_class)),
             )
             for group, limit in pod_class.host.at_most if pod_class.host is not None else ():
                 group_counts[group, limit] = group_counts.get((group, limit), 0) + count

@@ -54,8 +54,8 @@ class Bin:
             count = min(count, pod_class.host.room(self.hosts))
         shares = self.template.shares
         if shares.limited:
-            kin = shares.workload(pod_class)
-            replicas = sum(pods for loaded_class, pods in self.load if shares.workload(loaded_class) == kin)
+            workload = shares.workload(pod_class)
+            replicas = sum(pods for loaded_class, pods in self.load if shares.workload(loaded_class) == workload)
             count = min(count, shares.most(pod_class) - replicas)
         limit = min(count, self._most(pod_class))
         if limit <= 0:
@@ -95,9 +95,9 @@ class Bin:
         replicas: Counter[WorkloadKey] = Counter()
         shares = self.template.shares
         for pod_class, count in load:
-            kin = shares.workload(pod_class)
-            replicas[kin] += count
-            if pod_class.ports or replicas[kin] > shares.most(pod_class):
+            workload = shares.workload(pod_class)
+            replicas[workload] += count
+            if pod_class.ports or replicas[workload] > shares.most(pod_class):
                 return False
             if pod_class.host is not None:
                 if pod_class.host.room(hosts) < count:
@@ -117,12 +117,12 @@ class Bin:
 
     def copy(self) -> Bin:
         """Another node with an equal load."""
-        twin = Bin(self.template, self.permitted, self.requested)
-        twin.state, twin.types, twin.amounts = self.state, self.types, self.amounts
-        twin.load, twin.ports, twin.spot_floor = list(self.load), list(self.ports), self.spot_floor
-        twin.pods = self.pods
-        twin.hosts = dict(self.hosts)
-        return twin
+        copied_bin = Bin(self.template, self.permitted, self.requested)
+        copied_bin.state, copied_bin.types, copied_bin.amounts = self.state, self.types, self.amounts
+        copied_bin.load, copied_bin.ports, copied_bin.spot_floor = list(self.load), list(self.ports), self.spot_floor
+        copied_bin.pods = self.pods
+        copied_bin.hosts = dict(self.hosts)
+        return copied_bin
 
     def cheapest(self) -> int:
         """The number of the cheapest type that the node may become."""
