@@ -94,8 +94,8 @@ def _message(foreseen: Forecast, situation: Situation, *, is_cut: bool) -> Conso
         at: datetime | None = situation.now
         commands = tuple(filter(is_consolidation, foreseen.decision.commands))
         at_the_latest = False
-    elif foreseen.looks:
-        last = foreseen.looks[-1]
+    elif foreseen.forecast_times:
+        last = foreseen.forecast_times[-1]
         at, commands, at_the_latest = last.at, last.commands, last.is_latest
     else:
         at, commands, at_the_latest = None, (), False

@@ -1,4 +1,4 @@
-"""The cluster as ``tenon shadow`` watches it: the worker's cache, and which pods have changed since the last look."""
+"""The cluster as ``tenon shadow`` watches it: the worker's cache, and which pods have changed since the last check."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ async def read_only_client() -> Kube:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What happened to pods since the last look."""
+    """What happened to pods since the last check."""
 
     present: Sequence[LivePod]
     """Pods that are new or have changed."""
     ended: Sequence[str]
     """UIDs of pods that ended or do not exist any more."""
     evicted: Sequence[PodRecord] = ()
-    """Those of them whose Node was being removed. They may have ended before any look saw that."""
+    """Those of them whose Node was being removed. They may have ended before any check saw that."""
 
 
 class ObservedCluster:

@@ -140,12 +140,12 @@ def disruption_of(
         list(_rollouts(view, cache)),
         [
             {
-                "at": format_instant(look.at),
-                "inSeconds": round((look.at - now).total_seconds()),
-                "commands": _commands(look.commands, nodes, question.types, all_claims),
-                **({"atTheLatest": True} if look.is_latest else {}),
+                "at": format_instant(item.at),
+                "inSeconds": round((item.at - now).total_seconds()),
+                "commands": _commands(item.commands, nodes, question.types, all_claims),
+                **({"atTheLatest": True} if item.is_latest else {}),
             }
-            for look in foreseen.looks
+            for item in foreseen.forecast_times
         ],
     )
 

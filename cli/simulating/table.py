@@ -256,11 +256,11 @@ def _forecast(console: Console, document: Document, node: str = "") -> None:
         return
     from tenon.disruption.commands.forecast_page import NOTHING_ENDS, next_consolidation_text  # only disruption has one
 
-    looks = document["forecast"]
-    if not looks:
+    forecast_times = document["forecast"]
+    if not forecast_times:
         console.print(NOTHING_ENDS, highlight=False, soft_wrap=True)
         return
-    last = looks[-1]
+    last = forecast_times[-1]
     text = next_consolidation_text(
         datetime.fromisoformat(last["at"]),
         timedelta(seconds=last["inSeconds"]),

@@ -21,12 +21,12 @@ from tenon.disruption.situation import Situation
 from tenon.messages.base import REBOOT
 from tenon.scheduling.model import Plan
 
-LOOKS = 4
+MAX_TIMES = 4
 """How many times are tried until one has a command. Each is a whole search."""
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ForecastTime:
     """A time at which a wait is over, and what consolidation would do then."""
 
     at: datetime
@@ -42,7 +42,7 @@ class Forecast:
     decision: Decision
     later: Situation
     """The situation once the commands of now have begun."""
-    looks: list[Look]
+    forecast_times: list[ForecastTime]
     """The next times at which consolidation may act; empty if it acts now, or never by itself."""
 
     @property
@@ -110,24 +110,24 @@ def is_consolidation(command: Command) -> bool:
     return command.reason.traits.is_consolidation
 
 
-def next_consolidation(situation: Situation, decide: Callable[[Situation], tuple[Command, ...]]) -> list[Look]:
+def next_consolidation(situation: Situation, decide: Callable[[Situation], tuple[Command, ...]]) -> list[ForecastTime]:
     """Return the next times at which a wait is over, up to the first at which consolidation would do something.
 
     Args:
         situation: the cluster as the commands of now leave it.
         decide: returns commands in a situation, of consolidation and of what goes before it.
     """
-    looks: list[Look] = []
+    forecast_times: list[ForecastTime] = []
     times = sorted(set(_ends_of_waits(situation)))
-    leaves_out = len(times) > LOOKS
+    leaves_out = len(times) > MAX_TIMES
     if leaves_out:  # the last time is that at which most waits are over
-        times = [*times[: LOOKS - 1], times[-1]]
+        times = [*times[: MAX_TIMES - 1], times[-1]]
     for at in times:
         commands = tuple(filter(is_consolidation, decide(replace(situation, now=at))))
-        looks.append(Look(at, commands, leaves_out and at == times[-1]))
+        forecast_times.append(ForecastTime(at, commands, leaves_out and at == times[-1]))
         if commands:
             break
-    return looks
+    return forecast_times
 
 
 def _ends_of_waits(situation: Situation) -> Iterator[datetime]:

@@ -22,7 +22,7 @@ class AwaitedReplacement(Message):
     checks: int = 0
     """How often the command has looked for the replacement."""
     idle_since: datetime | None = None
-    """Since when looks have found that no pod waits for the replacement, and nothing is launched for it."""
+    """Since when checks have found that no pod waits for the replacement, and nothing is launched for it."""
     timeline: list[str] = Field(default_factory=list)
     """What the command has done so far, for its page."""
 

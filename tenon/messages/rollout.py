@@ -64,7 +64,7 @@ class PoolProgress(Message):
 
     pool: str
     current: str = ""
-    """The last version that passed; empty before the first look."""
+    """The last version that passed; empty before the first check."""
     target: str = ""
     """The version that is rolled out, or that failed; empty if all nodes may have the current one."""
     phase: RolloutPhase = "Settled"
@@ -81,7 +81,7 @@ class PoolProgress(Message):
     soaking_since: datetime | None = None
     """Since when, after that, all gates pass."""
     replaced: int = 0
-    """How many nodes had the new version at the last look."""
+    """How many nodes had the new version at the last check."""
     moved_at: datetime | None = None
     """When the wave last got on."""
     first_began: datetime | None = None
@@ -122,7 +122,7 @@ class RolloutInput(WorkflowInput):
     plan_queue: str = ""
     """The task queue of the leader; empty while no leader is known."""
     uid: str = ""
-    """The UID of the NodeRollout; empty before the first look."""
+    """The UID of the NodeRollout; empty before the first check."""
     pools: list[PoolProgress] = []
 
 
@@ -132,7 +132,7 @@ class AdvanceRolloutInput(Message):
     cluster: str
     name: str
     uid: str = ""
-    """The UID of the NodeRollout that the progress is of; empty before the first look."""
+    """The UID of the NodeRollout that the progress is of; empty before the first check."""
     pools: list[PoolProgress] = []
 
 

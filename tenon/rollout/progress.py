@@ -62,7 +62,7 @@ def advance(progress: PoolProgress, spec: NodeRolloutSpec, observed: Observation
 
 
 def may_begin(progress: PoolProgress, observed: Observation) -> bool:
-    """Return whether the next look may begin a first wave, which must know what the nodes were like before."""
+    """Return whether the next check may begin a first wave, which must know what the nodes were like before."""
     if progress.before is not None:
         return False
     is_quiet = progress.phase == "Settled" and observed.newest in ("", progress.current)

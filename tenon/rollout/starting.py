@@ -18,7 +18,7 @@ def starting_since(
     """Return since when nodes of the new version are being started and none became initialized; None if none is.
 
     Args:
-        before: what this returned at the look before.
+        before: what this returned at the check before.
         new: the nodes of the new version, without those that leave.
         now: the time.
         under_way: whether nodes of the wave are still to be replaced.

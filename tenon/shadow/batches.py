@@ -141,7 +141,7 @@ class Batches:
 
     @property
     def is_open(self) -> bool:
-        """Whether a batch may end with the next look, which then plans."""
+        """Whether a batch may end with the next check, which then plans."""
         return self._open is not None
 
     def observe(

@@ -87,7 +87,7 @@ def remove_empty(view: ModelView, rules: Rules) -> Sequence[ModelCommand]:
 def look_for_moves(
     view: ModelView, question: Question, rules: Rules, cursor: PassCursor | None
 ) -> tuple[Sequence[ModelCommand], PassCursor | None]:
-    """Decide which nodes with pods leave. Returns the commands that need no wait, and where the next look goes on.
+    """Decide which nodes with pods leave. Returns the commands that need no wait, and where the next pass goes on.
 
     The others wait in the model until `carry_out_due` carries them out.
     """

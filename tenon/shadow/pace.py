@@ -15,12 +15,12 @@ from tenon.shadow.view import ModelView
 from tenon.shadow.waiting_commands import claims_of
 
 PODS_FIRST_SECONDS = 1.0
-"""After so many seconds a look asks again whether pods wait for a plan."""
+"""After so many seconds it is checked again whether pods wait for a plan."""
 
 
 @dataclass(slots=True)
 class Pace:
-    """When the next look begins, and where it goes on."""
+    """When the next pass begins, and where it goes on."""
 
     due: float = 0.0
     """When it may begin, in seconds since the epoch."""
@@ -28,7 +28,7 @@ class Pace:
     _ready_since: float | None = None
 
     def begins(self, view: ModelView, policies: Mapping[str, PoolPolicy]) -> bool:
-        """Return whether a look for moves begins now. If it does not, `due` says when to ask again.
+        """Return whether a pass for moves begins now. If it does not, `due` says when to ask again.
 
         Pods come first: their plan changes the cluster in a moment.
         """
@@ -73,7 +73,7 @@ class Pace:
         return wait
 
     def ended(self, now: float, computed: float, cursor: PassCursor | None) -> None:
-        """Note that a look has ended.
+        """Note that a pass has ended.
 
         Args:
             now: seconds since the epoch.

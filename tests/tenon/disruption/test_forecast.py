@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from tenon.apis.reasons import Reason
 from tenon.disruption.decision import Candidate, Command
-from tenon.disruption.forecast import LOOKS, next_consolidation
+from tenon.disruption.forecast import MAX_TIMES, next_consolidation
 from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.pool_policy import PoolPolicy
 from tenon.disruption.rules.blockers import is_free
@@ -34,8 +34,8 @@ def test_the_forecast_looks_at_each_end_of_a_wait_until_consolidation_would_act(
     def decided(then: Situation) -> tuple[Command, ...]:
         return (drift, empty) if then.now >= NOON + timedelta(minutes=3) else (drift,)
 
-    looks = next_consolidation(situation(1, 5, 7, 9, 7, 20), decided)
-    assert [(look.at - NOON, look.commands) for look in looks] == [
+    forecast_times = next_consolidation(situation(1, 5, 7, 9, 7, 20), decided)
+    assert [(item.at - NOON, item.commands) for item in forecast_times] == [
         (timedelta(minutes=1), ()),
         (timedelta(minutes=3), (empty,)),
     ], "a node that is free already has no wait"
@@ -50,15 +50,15 @@ def test_the_forecast_looks_when_the_duration_in_do_not_disrupt_of_a_pod_ends() 
         return (empty,) if is_free(then.nodes[0], then, Reason.EMPTY) else ()
 
     ends = NOON + timedelta(minutes=30)
-    (look,) = next_consolidation(Situation([replace(quiet, held_until=ends)], POLICIES, NOON), decided)
-    assert (look.at, look.commands) == (ends, (empty,))
+    (item,) = next_consolidation(Situation([replace(quiet, held_until=ends)], POLICIES, NOON), decided)
+    assert (item.at, item.commands) == (ends, (empty,))
     assert next_consolidation(Situation([quiet], POLICIES, NOON), decided) == []
 
 
 def test_the_forecast_of_many_waits_is_bounded_and_ends_with_the_last_of_them() -> None:
-    """Each look is a whole search, and at the last one nothing waits any more."""
-    looks = next_consolidation(situation(*range(10)), lambda _: ())
-    assert len(looks) == LOOKS
-    assert looks[-1].at == NOON + timedelta(minutes=10)
-    assert [look.is_latest for look in looks] == [False, False, False, True], "times before it were left out"
-    assert not any(look.is_latest for look in next_consolidation(situation(*range(LOOKS)), lambda _: ()))
+    """Each time is a whole search, and at the last one nothing waits any more."""
+    forecast_times = next_consolidation(situation(*range(10)), lambda _: ())
+    assert len(forecast_times) == MAX_TIMES
+    assert forecast_times[-1].at == NOON + timedelta(minutes=10)
+    assert [item.is_latest for item in forecast_times] == [False, False, False, True], "times before it were left out"
+    assert not any(item.is_latest for item in next_consolidation(situation(*range(MAX_TIMES)), lambda _: ()))
