@@ -163,7 +163,7 @@ class LaunchRefusals:
             key
             for claim in claims
             if (launched_at := claim.launched_at) is not None
-            for key in refusals_of(backoffs, _offering_of(claim))
+            for key in refusals_of(backoffs, OfferingKey.of_labels(claim.labels))
             if shows_capacity(backoffs[key], launched_at)
         )
 
@@ -237,12 +237,6 @@ class LaunchRefusals:
         """By NodePool, the breaker that holds it back, without those that no launch has tried for a long time."""
         now = self._now()
         return by_pool({key: breaker for key, breaker in self._breakers.items() if not untried(breaker, now)}, pools)
-
-
-def _offering_of(claim: ClaimRecord) -> OfferingKey:
-    keys = (labels.CAPACITY_TYPE, labels.INSTANCE_TYPE, labels.ZONE)
-    capacity_type, instance_type, zone = (claim.labels.get(key, "") for key in keys)
-    return OfferingKey(capacity_type, instance_type, zone)
 
 
 def _shown(breaker: LaunchBreaker | None) -> str | None:

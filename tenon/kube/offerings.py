@@ -4,7 +4,10 @@ once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple, get_args
+
+from tenon.apis import labels
 
 Scope = Literal["", "reservation", "full-reservation", "placement-group", "quota"]
 """What a refusal is about besides a capacity type, an instance type and a zone; empty for nothing else."""
@@ -34,6 +37,13 @@ class OfferingKey(NamedTuple):
     scope: Scope = ""
     scope_name: str = ""
     """The ID of the reservation or group, or the name of the quota."""
+
+    @classmethod
+    def of_labels(cls, values: Mapping[str, str]) -> OfferingKey:
+        """The offering that the labels of a NodeClaim or Node name. Its parts are empty before the launch."""
+        return cls(
+            values.get(labels.CAPACITY_TYPE, ""), values.get(labels.INSTANCE_TYPE, ""), values.get(labels.ZONE, "")
+        )
 
     @classmethod
     def refusable(

@@ -19,6 +19,7 @@ from tenon.apis.nodeschedule import why_closed
 from tenon.apis.teardown import is_torn_down
 from tenon.apis.warm import FILLING, STARTING, STOPPED, is_unreadable, warm_count
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.messages.explanation import Explanation
@@ -202,16 +203,14 @@ def _opened(node: Node, state: str, pools: Mapping[str, Pool]) -> Node:
 
 def _price(node: Node, pools: Mapping[str, Pool]) -> float:
     """Return the dollars an hour of a node's own offering; infinite if its NodePool does not know it any more."""
-    name, zone, capacity_type = (
-        node.labels.get(key, "") for key in (labels.INSTANCE_TYPE, labels.ZONE, labels.CAPACITY_TYPE)
-    )
+    own_offering = OfferingKey.of_labels(node.labels)
     pool = pools.get(node.labels.get(labels.NODEPOOL, ""))
     prices = (
         offering.price
         for instance_type in (pool.instance_types if pool is not None else ())
-        if instance_type.name == name
+        if instance_type.name == own_offering.instance_type
         for offering in instance_type.offerings
-        if (offering.zone, offering.capacity_type) == (zone, capacity_type)
+        if (offering.zone, offering.capacity_type) == (own_offering.zone, own_offering.capacity_type)
     )
     return min(prices, default=inf)
 

@@ -11,6 +11,7 @@ from statistics import median
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.offerings import OfferingKey
 from tenon.kube.records import PodRecord
 from tenon.shadow.cluster import Disturbance
 from tenon.shadow.disruptions import DRAIN_SECONDS, EXPIRED, INTERRUPTED
@@ -89,5 +90,5 @@ def why_leaving(claim: ClaimRecord, now: datetime) -> str:
 
 def offering_of(claim: ClaimRecord) -> tuple[str, str, str]:
     """Return the instance type, the zone and the capacity type; empty texts before the launch."""
-    of = claim.labels
-    return of.get(labels.INSTANCE_TYPE, ""), of.get(labels.ZONE, ""), of.get(labels.CAPACITY_TYPE, "")
+    offering = OfferingKey.of_labels(claim.labels)
+    return offering.instance_type, offering.zone, offering.capacity_type

@@ -14,6 +14,7 @@ from tenon.disruption.pool_prices import PoolPrices, pool_prices
 from tenon.disruption.rules.held_pods import held_until, holder
 from tenon.disruption.search.cost import rescheduling_cost
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.offerings import OfferingKey
 from tenon.kube.records import NodeRecord
 from tenon.kube.timestamps import from_epoch
 from tenon.scheduling.model import InstanceType
@@ -48,7 +49,7 @@ def _kept_detail(
 ) -> NodeDetail:
     """The detail of a node, which is computed again only if something has changed that it is computed from."""
     pods = state.pods_by_key(node.name)
-    price = prices.get((claim.pool, *_offering(node.labels)), 0.0)
+    price = _price(claim, OfferingKey.of_labels(node.labels), prices)
     sources = (
         claim,
         node,
@@ -68,37 +69,37 @@ def _kept_detail(
     return detail
 
 
+def _price(claim: ClaimRecord, offering: OfferingKey, prices: PoolPrices) -> float:
+    return prices.get((claim.pool, offering.instance_type, offering.zone, offering.capacity_type), 0.0)
+
+
 def _starting(claim: ClaimRecord, prices: PoolPrices) -> NodeDetail:
     """Return the detail of an instance that has no Node yet, and so no pods."""
-    instance_type, zone, capacity_type = _offering(claim.labels)
+    offering = OfferingKey.of_labels(claim.labels)
     return NodeDetail(
         node="",
-        instance_type=instance_type,
-        zone=zone,
-        capacity_type=capacity_type,
-        price=prices.get((claim.pool, instance_type, zone, capacity_type), 0.0),
+        instance_type=offering.instance_type,
+        zone=offering.zone,
+        capacity_type=offering.capacity_type,
+        price=_price(claim, offering, prices),
         pods=(),
         cost=rescheduling_cost(()),
         created_at=claim.created_at,
     )
 
 
-def _offering(of: Mapping[str, str]) -> tuple[str, str, str]:
-    return of.get(labels.INSTANCE_TYPE, ""), of.get(labels.ZONE, ""), of.get(labels.CAPACITY_TYPE, "")
-
-
 def _detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: float, price: float) -> NodeDetail:
     node_pods = [pod for pod in state.pods_on(node.name) if not pod.terminal]
     moving = [pod for pod in node_pods if pod.reschedulable]
-    key = _offering(node.labels)
+    offering = OfferingKey.of_labels(node.labels)
     instant = datetime.fromtimestamp(now, UTC)
     with_budgets = [(pod, state.moving.budgets_of(pod)) for pod in node_pods]
     held_by = holder(with_budgets, instant)
     return NodeDetail(
         node=node.name,
-        instance_type=key[0],
-        zone=key[1],
-        capacity_type=key[2],
+        instance_type=offering.instance_type,
+        zone=offering.zone,
+        capacity_type=offering.capacity_type,
         price=price,
         pods=tuple(state.recreated_pod(pod) for pod in moving),
         cost=rescheduling_cost(state.eviction_terms(pod) for pod in moving),

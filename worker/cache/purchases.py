@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.offerings import OfferingKey
 from tenon.kube.records import NodeRecord
 from tenon.provisioning.claims import largest_capacity
 from tenon.provisioning.cost_limits import Purchase
@@ -28,7 +29,5 @@ def _of_claim(claim: ClaimRecord) -> Purchase:
 
 
 def _sold_as(pool: str, record: ClaimRecord | NodeRecord, launch_price: float = 0.0) -> Purchase:
-    instance_type, zone, capacity_type = (
-        record.labels.get(key, "") for key in (labels.INSTANCE_TYPE, labels.ZONE, labels.CAPACITY_TYPE)
-    )
-    return Purchase(pool, instance_type, zone, capacity_type, launch_price)
+    offering = OfferingKey.of_labels(record.labels)
+    return Purchase(pool, offering.instance_type, offering.zone, offering.capacity_type, launch_price)

@@ -10,6 +10,8 @@ from tenon.messages.offerings import OfferingRef
 
 def offering_of(claim: ClaimRecord) -> list[OfferingRef]:
     """Return the offering of a NodeClaim, if its labels say all of it."""
-    values = [claim.labels.get(key, "") for key in (labels.CAPACITY_TYPE, labels.INSTANCE_TYPE, labels.ZONE)]
-    key = OfferingKey.refusable(values[0], values[1], values[2], claim.labels.get(labels.RESERVATION_ID, ""))
-    return [OfferingRef.of(key)] if all(values) else []
+    capacity_type, instance_type, zone, *_ = OfferingKey.of_labels(claim.labels)
+    if not (capacity_type and instance_type and zone):
+        return []
+    reservation = claim.labels.get(labels.RESERVATION_ID, "")
+    return [OfferingRef.of(OfferingKey.refusable(capacity_type, instance_type, zone, reservation))]
