@@ -14,7 +14,7 @@ from activities.kubernetes.event_references import node_references
 from activities.kubernetes.events import EventPublisher
 from tenon.disruption.deciding import why_held
 from tenon.disruption.nodes import ManagedNode
-from tenon.disruption.rules.repair import without_pool
+from tenon.disruption.rules.unhealthy import without_pool
 from tenon.disruption.situation import Situation
 from tenon.kube.event_reasons import EventReason
 

@@ -13,7 +13,7 @@ from tenon.disruption.decision import Decision
 from tenon.disruption.methods.balanced import LEAST_SCORE
 from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.repair.breaker import MAX_UNHEALTHY_PERCENT
-from tenon.disruption.rules.repair import stopped_by_breaker
+from tenon.disruption.rules.unhealthy import stopped_by_breaker
 from tenon.disruption.situation import Situation
 from tenon.kube.event_reasons import EventReason
 from tenon.messages.disruption import DisruptionCommand, MeasuredSaving

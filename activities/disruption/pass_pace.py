@@ -16,7 +16,7 @@ from activities.provisioning.launch_refusals import LaunchRefusals
 from tenon.disruption import pass_pauses
 from tenon.disruption.pass_facts import PassFacts, pass_facts
 from tenon.disruption.rules.consolidatable import moves_from, settles_at
-from tenon.disruption.rules.repair import repair_of
+from tenon.disruption.rules.unhealthy import repair_of
 from tenon.disruption.situation import Situation
 
 

@@ -10,7 +10,7 @@ from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.repair.policies import built_in
 from tenon.disruption.repair.pool_policies import PoolRepair
 from tenon.disruption.repair.user_policies import pool_repair
-from tenon.disruption.rules.repair import with_breaker
+from tenon.disruption.rules.unhealthy import with_breaker
 
 RepairSource = Callable[[], PoolRepair | None]
 """Returns the repair policies of all NodePools; None if node repair is off, or is as in Karpenter 1.14."""

@@ -23,7 +23,7 @@ from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.repair.policies import RepairAction
 from tenon.disruption.rules.blockers import FROZEN, Hold, holds
 from tenon.disruption.rules.pool_budgets import PoolBudgets, is_counted
-from tenon.disruption.rules.repair import repair_of
+from tenon.disruption.rules.unhealthy import repair_of
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete, nodes_in_commands
 from tenon.disruption.search.terminate_first import StaticReplacements, plan_after_leaving
 from tenon.disruption.situation import Situation

@@ -18,7 +18,7 @@ from tenon.disruption.nodes import ManagedNode, NodeDetail
 from tenon.disruption.repair.decision import RepairDecision
 from tenon.disruption.repair.policies import RepairAction
 from tenon.disruption.rules.pool_budgets import PoolBudgets
-from tenon.disruption.rules.repair import PolicyBudgets, next_repair, repair_of
+from tenon.disruption.rules.unhealthy import PolicyBudgets, next_repair, repair_of
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete, nodes_in_commands
 from tenon.disruption.search.terminate_first import (
     StaticReplacements,

@@ -32,7 +32,7 @@ from tenon.disruption.nodes import ManagedNode, NodeDetail
 from tenon.disruption.repair.breaker import MAX_UNHEALTHY_PERCENT
 from tenon.disruption.rules.approvals import is_asked_for, refused_until, stays_for_waiting, why_asked
 from tenon.disruption.rules.consolidatable import is_over, over_at
-from tenon.disruption.rules.repair import has_bound
+from tenon.disruption.rules.unhealthy import has_bound
 from tenon.disruption.situation import Situation
 from tenon.kube.timestamps import time_text
 from tenon.sentences import counted

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from tenon.disruption.repair.decision import NodeHistory
-from tenon.disruption.rules import repair
+from tenon.disruption.rules import unhealthy
 
 
 def ageless(_: datetime | None, rebooted_at: datetime | None, reboots: Collection[datetime]) -> NodeHistory:
@@ -18,4 +18,4 @@ def ageless(_: datetime | None, rebooted_at: datetime | None, reboots: Collectio
     return NodeHistory(None, rebooted_at, reboots)
 
 
-repair.NodeHistory = ageless  # type: ignore[assignment, attr-defined]
+unhealthy.NodeHistory = ageless  # type: ignore[assignment, attr-defined]

@@ -30,7 +30,7 @@ from tenon.disruption.pool_policy import PoolPolicy
 from tenon.disruption.repair.policies import REBOOT_NODE, REPLACE_NODE, RepairPolicy, RepairPolicySet, built_in
 from tenon.disruption.repair.pool_policies import PoolRepair
 from tenon.disruption.rules.held_pods import held_until, holder
-from tenon.disruption.rules.repair import with_breaker
+from tenon.disruption.rules.unhealthy import with_breaker
 from tenon.disruption.search.cost import rescheduling_cost
 from tenon.disruption.situation import Situation
 from tenon.kube.pod_decode import MIRROR_ANNOTATION, decode_pod

@@ -1,4 +1,4 @@
-"""What is wrong with a node, what is done about it, and what keeps repair from it (N15-121 to N15-127)."""
+"""Whether a node is unhealthy, what is done about it now, and what keeps repair from it (N15-121 to N15-127)."""
 
 from __future__ import annotations
 
