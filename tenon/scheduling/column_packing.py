@@ -82,34 +82,39 @@ def better_nodes(
     if not options.usable:
         return None
     numbers = {id(pod_class): number for number, (pod_class, _) in enumerate(load)}
-    packed = [_packed(node, numbers) for node in nodes]
+    before = [packed(node, numbers) for node in nodes]
     master = Master(options, options.counts)
-    master.add([NodePacking(node.bin.cheapest(), node.pods, node.cost) for node in packed])
+    master.add([NodePacking(node.bin.cheapest(), node.pods, node.cost) for node in before])
     solution = master.converge(ROUNDS, template.expired)
     learn(solution)
-    if sum(node.cost for node in packed) <= CLOSE * solution.cost:
+    if sum(node.cost for node in before) <= CLOSE * solution.cost:
         return None
 
-    def build(packing: NodePacking) -> PackedNode | None:
-        pods = [(options.classes[number], int(packing.pods[number])) for number in np.flatnonzero(packing.pods)]
-        node = Bin(template, template.start.types, 1 << packing.type)
-        state = joined_state(template, template.start, pods)
-        if state is None or not node.stack(pods, state):
-            for pod_class, count in pods:
-                if node.add(pod_class, count) < count:
-                    return None
-        return _packed(node, numbers)
+    def node_of(packing: NodePacking) -> PackedNode | None:
+        return build(template, options, packing, numbers)
 
     bought = buy(master, 0, template.expired)
-    built = [node for packing in bought or () if (node := build(packing)) is not None]
+    built = [node for packing in bought or () if (node := node_of(packing)) is not None]
     if bought is None or len(built) < len(bought):
-        built = packed
+        built = before
     worth, least = solution.prices.worth, solution.cost
-    after = improved(master, built, worth, least, build, template.expired, tries)
-    if price_of(after) > price_of(packed):
+    after = improved(master, built, worth, least, node_of, template.expired, tries)
+    if price_of(after) > price_of(before):
         # many changes raise the price, so it takes more tries
-        after = improved(master, packed, worth, least, build, template.expired, 2 * tries, at_no_higher_price=True)
+        after = improved(master, before, worth, least, node_of, template.expired, 2 * tries, at_no_higher_price=True)
     return [node.bin for node in after] if {id(node.bin) for node in after} != {id(node) for node in nodes} else None
+
+
+def build(template: Template, options: NodeOptions, packing: NodePacking, numbers: dict[int, int]) -> PackedNode | None:
+    """Return the node of a packing; None if it cannot have all of the pods. ``numbers`` are those of the classes."""
+    pods = [(options.classes[number], int(packing.pods[number])) for number in np.flatnonzero(packing.pods)]
+    node = Bin(template, template.start.types, 1 << packing.type)
+    state = joined_state(template, template.start, pods)
+    if state is None or not node.stack(pods, state):
+        for pod_class, count in pods:
+            if node.add(pod_class, count) < count:
+                return None
+    return packed(node, numbers)
 
 
 def _within(template: Template, bins: Sequence[Bin], limits: Limits) -> Packing | None:
@@ -122,7 +127,8 @@ def _within(template: Template, bins: Sequence[Bin], limits: Limits) -> Packing 
     return first_fit(template, [], template.table.every, bins, remaining)
 
 
-def _packed(node: Bin, numbers: dict[int, int]) -> PackedNode:
+def packed(node: Bin, numbers: dict[int, int]) -> PackedNode:
+    """Return a node with its pods of each class, and what it costs. ``numbers`` are those of the classes."""
     pods = np.zeros(len(numbers), dtype=np.int64)
     for pod_class, count in node.load:
         pods[numbers[id(pod_class)]] += count
@@ -134,8 +140,8 @@ def _packed(node: Bin, numbers: dict[int, int]) -> PackedNode:
 def packings_of(nodes: Sequence[Bin], load: Load) -> list[NodePacking]:
     """Return the nodes as packings of the load's classes."""
     numbers = {id(pod_class): number for number, (pod_class, _) in enumerate(load)}
-    packed = [_packed(node, numbers) for node in nodes]
-    return [NodePacking(node.bin.cheapest(), node.pods, node.cost) for node in packed]
+    packed_nodes = [packed(node, numbers) for node in nodes]
+    return [NodePacking(node.bin.cheapest(), node.pods, node.cost) for node in packed_nodes]
 
 
 def merged_load(nodes: Sequence[Bin]) -> Load:

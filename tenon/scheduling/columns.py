@@ -185,16 +185,16 @@ class Master:
             coefficients[holders, rows],
         )
 
+    def admits(self, pods: Numbers) -> bool:
+        """Whether so many pods of each class may be bought."""
+        return bool((pods <= self.remaining).all())
+
     def take(self, pods: Numbers, bought: Floats) -> None:
         """Cover fewer pods from now on. Packings with more than the remaining pods are not bought any more.
 
         Those that were ``bought`` in part are replaced by packings of what remains of their pods.
         """
-        self.remaining = self.remaining - pods
-        size = len(pods)
-        self.solver.changeRowsBounds(  # type: ignore[attr-defined]
-            size, np.arange(size, dtype=np.int32), self.remaining.astype(float), np.full(size, np.inf)
-        )
+        self._cover_fewer(pods)
         table = self.table
         excessive = np.flatnonzero((table > self.remaining).any(axis=1))
         halves = excessive[bought[excessive] > NEARLY]
@@ -202,6 +202,16 @@ class Master:
         self.solver.changeColsBounds(
             len(excessive), excessive.astype(np.int32), np.zeros(len(excessive)), np.zeros(len(excessive))
         )
+
+    def _cover_fewer(self, pods: Numbers) -> None:
+        """Let the rows cover fewer pods."""
+        self.remaining = self.remaining - pods
+        self.bound_rows(self.remaining.astype(float), np.full(len(pods), np.inf))
+
+    def bound_rows(self, least: Floats, most: Floats) -> None:
+        """Change what the first rows cover at least and at most."""
+        rows = np.arange(len(least), dtype=np.int32)
+        self.solver.changeRowsBounds(len(rows), rows, least, most)  # type: ignore[attr-defined]
 
     def solve(self) -> Solution:
         """Solve the program for the packings that were added.
@@ -363,7 +373,7 @@ def buy(master: Master, rounds: int, expired: Expired, most: float = inf) -> lis
         for number in np.flatnonzero(times).tolist():
             packing = master.packings[number]
             for _ in range(int(times[number])):
-                if (packing.pods <= master.remaining - bought_pods).all():
+                if master.admits(bought_pods + packing.pods):
                     nodes.append(packing)
                     spent += packing.cost
                     bought_pods = bought_pods + packing.pods

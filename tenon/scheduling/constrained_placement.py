@@ -102,6 +102,19 @@ class Placer:
         self._counts.forget_placed(waiting_classes, planned)
         self.forget_nodes()
 
+    def spare_changes(self) -> Iterator[list[tuple[PodClass, int, int]]]:
+        """For each class whose pods may be divided among its domains in other ways: the pods in each domain, how many
+        fewer may be there (as a negative number), and how many more.
+        """
+        for pod_class, spread in self._counts.compared:
+            changes = self._counts.spare_changes(pod_class)
+            domains = [(choice, choice.domain_values.get(spread.key)) for choice in self.choices(pod_class)]
+            yield [
+                (choice.pods, *changes[domain])
+                for choice, domain in domains
+                if choice.price < inf and domain is not None and domain in changes
+            ]
+
     def _places(self, keys: Iterable[str]) -> dict[str, dict[str, list[_BinView]]]:
         """The new nodes by each value of each key, as far as it is settled."""
         places: dict[str, dict[str, list[_BinView]]] = {}

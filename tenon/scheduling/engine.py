@@ -27,6 +27,7 @@ from tenon.scheduling.constrained_placement import Placer
 from tenon.scheduling.cost_pools import by_capacity_type, one_of_each
 from tenon.scheduling.daemons import read_daemons
 from tenon.scheduling.deadline import Expired, never, without_rules
+from tenon.scheduling.domain_shares import share_again
 from tenon.scheduling.domains import Domains
 from tenon.scheduling.exclusive_claims import in_turns
 from tenon.scheduling.explanation.topology_conflicts import obstacle
@@ -44,7 +45,7 @@ from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.group_starts import GroupStarts
 from tenon.scheduling.limited_packing import repack_within_limits
 from tenon.scheduling.local_disks import on_their_hosts
-from tenon.scheduling.model import Plan, Problem
+from tenon.scheduling.model import Plan, PlannedClaim, Problem
 from tenon.scheduling.packing import Load
 from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.relaxation import without_preferences
@@ -127,12 +128,38 @@ def _best_plan(
                 domains_in_turn=True,
             )
             is_better = not other_plan.is_beaten and other_plan.is_better_than(fleet_plan)
-            fleet_plan = other_plan if is_better else fleet_plan
+            fleet_plan = _with_other_shares(other_plan if is_better else fleet_plan, columns)
         is_beaten = partial(is_no_better, than=fleet_plan)
         fleet_plan = best(
             fleet_plan, [_complete(batch, expired, tables, order, is_beaten=is_beaten) for order in Order]
         )
     return fleet_plan.plan
+
+
+def _with_other_shares(fleet_plan: FleetPlan, columns: Columns) -> FleetPlan:
+    """Return the plan with other numbers of pods in each domain, if its nodes then cost less at no higher price.
+
+    If the solver fails, the nodes stay as they are.
+    """
+    placer = fleet_plan.placer
+    if placer is None or not fleet_plan.places_all():
+        return fleet_plan
+    try:
+        # of one NodePool at most: the placer's counts of pods in each domain do not change with the nodes
+        if not any(
+            share_again(fleet, placer, lambda: placer.missed_domains() <= fleet_plan.compared)
+            for fleet in fleet_plan.fleets
+        ):
+            return fleet_plan
+    except ProgramFailedError as error:
+        columns.failures.append(str(error))
+        return fleet_plan
+    return replace(fleet_plan, plan=replace(fleet_plan.plan, claims=_claims(fleet_plan.fleets, placer)))
+
+
+def _claims(fleets: Sequence[Fleet], placer: Placer) -> tuple[PlannedClaim, ...]:
+    handed_out = dict(placer.handed_out)
+    return tuple(claim for fleet in fleets for claim in claims_of(fleet, handed_out))
 
 
 def _complete(
@@ -243,16 +270,17 @@ def _solve(
     if columns is not None and placer.missed_domains() <= compared:
         unplaced = _improve(fleets, placer, compared, unplaced, ways, set(map(id, bulk)), columns)
     placements = {room.name: tuple(room.placed) for room in rooms if room.placed}
-    claims = [claim for fleet in fleets for claim in claims_of(fleet, placer.handed_out)]
+    claims = _claims(fleets, placer)
     hopeless, unreached = _verdicts(
         unplaced,
         expired,
         lambda unplaced_class: _reason(unplaced_class, fleets, obstacle(ways[id(unplaced_class)][-1], placer, counts)),
     )
     reasons = batch.refusal_reasons | hopeless
-    plan = Plan(tuple(claims), placements, {key: reasons[key] for key in sorted(reasons)}, unreached)
+    plan = Plan(claims, placements, {key: reasons[key] for key in sorted(reasons)}, unreached)
     comparable = bool(stepwise) and is_worthwhile(batch.size, len(classes), len(claims))
-    return FleetPlan(plan, fleets, comparable, placement=placement), placer.missed_domains()
+    fleet_plan = FleetPlan(plan, fleets, comparable, placement=placement, placer=placer, compared=compared)
+    return fleet_plan, placer.missed_domains()
 
 
 def _improve(

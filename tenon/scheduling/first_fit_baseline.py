@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from tenon.scheduling.constrained_placement import Placer
 from tenon.scheduling.fleet import Fleet, Placement
 from tenon.scheduling.model import Plan
 
@@ -41,6 +42,10 @@ class FleetPlan:
     """Whether it is incomplete, because it is not worth completing next to another plan."""
     placement: Placement = field(default_factory=Counter)
     """The pods that were placed one after another, by their domains, before nodes were chosen for them."""
+    placer: Placer | None = None
+    """Has placed the pods; None if the plan is incomplete."""
+    compared: frozenset[tuple[int, str]] = frozenset()
+    """The (group, domain) pairs that spread constraints compared because other pods' new nodes are there."""
 
     def cost(self) -> tuple[int, float]:
         """Pods without a place, then the price with the charge per node. Burstable types count at their baseline."""

@@ -19,6 +19,7 @@ from tenon.scheduling import burstable
 from tenon.scheduling.model import InstanceType, Plan, PlannedClaim, Pool, Problem
 from tenon.scheduling.relaxation import without_preferences
 from tenon.scheduling.topology import AreaRules, Topology
+from tenon.scheduling.topology_counts import least_per_domain
 from tenon.scheduling.type_table import TypeTable, TypeTables
 
 HostLimit = tuple[int, int]
@@ -55,8 +56,8 @@ class ZoneSpread:
 
     @property
     def least(self) -> int:
-        """The pods that each zone has in any plan: with N pods, Z zones and a skew of S, (N - (Z - 1) * S) / Z."""
-        return max(0, -(-(len(self.pods) - (len(self.zones) - 1) * self.max_skew) // len(self.zones)))
+        """The pods that each zone has in any plan."""
+        return least_per_domain(len(self.pods), len(self.zones), self.max_skew)
 
     @property
     def most(self) -> int:

@@ -155,6 +155,28 @@ class TopologyCounts:
             self._reachable[spread.group, domain] = is_reachable
         return is_reachable
 
+    def spare_changes(self, pod_class: PodClass) -> dict[str, tuple[int, int]]:
+        """By how much the number of these pods may change in each domain, whatever it becomes in the others.
+
+        Empty if anything but one spread constraint of the pods depends on their domains.
+        """
+        rules = pod_class.area
+        if rules is None or len(rules.spreads) != 1 or len(rules.counted) != 1:
+            return {}
+        if rules.affine or rules.anti or rules.repelled or rules.holds:
+            return {}
+        (spread,) = rules.spreads
+        forms = [form for form, compared_spread in self.compared if compared_spread.group == spread.group]
+        if not spread.counts_itself or forms != [pod_class]:
+            return {}
+        domains = self.compared[pod_class, spread]
+        counts = {domain: self._counts.get(spread.group, {}).get(domain, 0) for domain in sorted(domains)}
+        least = 0
+        if len(domains) >= spread.min_domains:
+            least = least_per_domain(sum(counts.values()), len(domains), spread.max_skew)
+        changes = {domain: (least - count, least + spread.max_skew - count) for domain, count in counts.items()}
+        return changes if all(fewer <= 0 <= more for fewer, more in changes.values()) else {}
+
     def forget_placed(self, waiting_classes: Sequence[PodClass], planned: frozenset[tuple[int, str]]) -> None:
         """Let the waiting pods compare fewer domains: of those without nodes, only where one of these pods can go.
 
@@ -231,6 +253,13 @@ class TopologyCounts:
         groups = [(term.group, term.counts_itself) for term in area]
         groups += [(term.group, term.counts_itself) for term in pod_class.near]
         return all(itself and not self.totals.get(group) for group, itself in groups)
+
+
+def least_per_domain(pods: int, domains: int, max_skew: int) -> int:
+    """The pods that each domain has however unevenly they spread: with N pods, Z domains and a skew of S,
+    (N - (Z - 1) * S) / Z.
+    """
+    return max(0, -(-(pods - (domains - 1) * max_skew) // domains)) if domains else 0
 
 
 def _anywhere(pod_class: PodClass, key: str, domain: str) -> bool:  # noqa: ARG001
