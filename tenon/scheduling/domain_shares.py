@@ -187,9 +187,9 @@ def _improved(
     for number in range(TRIES):
         if expired() or len(present) < 2 or sum(node.cost for node in present) <= CLOSE * solution.cost:
             break
-        chosen = draw.sample(range(len(present)), min(len(present), SIZES[number % len(SIZES)]))
-        parts = [present[position] for position in chosen]
-        others = [node for position, node in enumerate(present) if position not in chosen]
+        positions = draw.sample(range(len(present)), min(len(present), SIZES[number % len(SIZES)]))
+        parts = [present[position] for position in positions]
+        others = [node for position, node in enumerate(present) if position not in positions]
         rest = shares.without(sum((node.pods for node in others), np.zeros_like(options.counts)))
         key = np.concatenate([rest.in_all, rest.least, rest.most]).tobytes()
         if key in tried:

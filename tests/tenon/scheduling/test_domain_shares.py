@@ -55,7 +55,7 @@ def test_shares_stay_within_the_skew() -> None:
 def test_running_pods_count() -> None:
     """Three red pods run in the first zone, so it gets none of six more while the others have fewer than two."""
     running = node("n", pods=app("red", 3), closed=True, labels={labels.ZONE: ZONES[0]})
-    batch = [pod for pod in app("red", 9) if pod.key not in {there.key for there in running.pods}]
+    batch = [pod for pod in app("red", 9) if pod.key not in {running_pod.key for running_pod in running.pods}]
     plan = planned([*batch, *app("blue", 6)], nodes=[running])
     red = [domains(plan, prefix="red")[zone] for zone in ZONES]
     assert not plan.unschedulable
