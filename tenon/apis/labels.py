@@ -82,6 +82,12 @@ WELL_KNOWN = AWS_INSTANCE_LABELS | frozenset(
 )
 """Labels that a pod may require even if the NodePool does not define them."""
 
+COPIED_TO_PODS = frozenset({ZONE, REGION})
+"""What the API server copies from a Node to the pods that are bound to it (its admission plugin PodTopologyLabels).
+
+A pod that takes the place of a bound one does not have these labels yet, or has others.
+"""
+
 REMOVED_LABELS = frozenset({f"{AWS_GROUP}/instance-pods", f"{AWS_GROUP}/instance-ami-id"})
 """Labels that nodes carried before v1beta1 and no longer carry."""
 

@@ -11,6 +11,7 @@ import json
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 
+from tenon.apis import labels
 from tenon.evolve import evolve
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
@@ -36,7 +37,7 @@ _OF_ONE_POD = frozenset(
         "batch.kubernetes.io/job-completion-index",
     }
 )
-"""Labels by which the pods of one controller differ although nodes fit them alike."""
+"""Labels that the pods of one controller get one by one, although the same nodes can run them."""
 
 
 def group_of(pod: Pod) -> str:
@@ -48,7 +49,7 @@ def group_of(pod: Pod) -> str:
     parts = (
         pod.namespace,
         pod.workload,
-        sorted((key, value) for key, value in pod.labels.items() if key not in _OF_ONE_POD),
+        sorted((key, value) for key, value in pod.labels.items() if key not in _OF_ONE_POD | labels.COPIED_TO_PODS),
         sorted(pod.requests.items()),
         _terms(pod.required_terms),
         repr(pod.tolerations),

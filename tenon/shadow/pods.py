@@ -10,6 +10,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from tenon.apis import labels
 from tenon.kube.pod import Pod
 from tenon.kube.records import PodRecord
 
@@ -67,4 +68,5 @@ def succession(live: LivePod) -> Hashable:
     """
     pod = live.pod
     owner = pod.workload or pod.name
-    return pod.namespace, owner, tuple(sorted(pod.labels.items())), tuple(sorted(pod.requests.items()))
+    of_template = {key: value for key, value in pod.labels.items() if key not in labels.COPIED_TO_PODS}
+    return pod.namespace, owner, tuple(sorted(of_template.items())), tuple(sorted(pod.requests.items()))

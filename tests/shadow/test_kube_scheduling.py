@@ -62,7 +62,7 @@ def node_object(name: str) -> JsonObject:
         "metadata": {
             "name": name,
             "annotations": {NODE_ANNOTATION: "fake", KUBELET_ANNOTATION: "ready"},
-            "labels": {LABEL: "true", labels.HOSTNAME: name, labels.ZONE: zone},
+            "labels": {LABEL: "true", labels.HOSTNAME: name, labels.ZONE: zone, labels.REGION: zone[:-1]},
         },
         "spec": {"taints": [{"key": LABEL, "effect": "NoSchedule"}]},
         "status": {"capacity": resources, "allocatable": resources},
@@ -117,7 +117,10 @@ async def add_one(kube: Kube, name: str, replicas: int) -> dict[str, str]:
 
 
 async def test_each_pod_of_a_growing_load_comes_to_a_node_with_the_best_score(sandbox: Sandbox) -> None:
-    """The model knows where the pods before it are. Several nodes may be the best, and kube-scheduler draws one."""
+    """The model knows where the pods before it are. Several nodes may be the best, and kube-scheduler draws one.
+
+    A bound pod gets the labels by which the model must not tell it from its successor.
+    """
     model = ModelCluster({name: model_node(name) for name in SHAPES})
     where: dict[str, dict[str, str]] = {name: {} for name in LOADS}
     choices = []
@@ -146,10 +149,13 @@ async def test_each_pod_of_a_growing_load_comes_to_a_node_with_the_best_score(sa
                 where[name] = bound
                 model.place(next_pod.uid, bound[new_name], NOW)
                 choices.append((name, bound[new_name], best))
+            pods = await kube.list(PODS, namespace="default", label_selector=f"app={ORDER[0]}")
+            copied = {key for pod in pods for key in pod["metadata"]["labels"]} - {"app", "pod-template-hash"}
         finally:
             for name in LOADS:
                 await kube.delete(DEPLOYMENTS, name, namespace="default")
             for name in SHAPES:
                 await kube.delete(NODES, name)
     assert [choice for choice in choices if choice[1] not in choice[2]] == []
+    assert copied == labels.COPIED_TO_PODS
     assert sum(len(best) == 1 for _, _, best in choices) > len(ORDER) / 2, "ties prove little"

@@ -91,6 +91,8 @@ def test_sch018_pods_that_differ_only_by_name_are_one_group() -> None:
     first = replace(pod("db-0"), labels=ordinal, workload="StatefulSet/db")
     second = replace(pod("db-1"), labels={"app": "db"}, workload="StatefulSet/db")
     assert group_of(first) == group_of(second)
+    bound = replace(second, labels={"app": "db", "topology.kubernetes.io/zone": "us-west-2a"})
+    assert group_of(bound) == group_of(second), "its Node's labels, which the pod in its place does not have"
     assert group_of(pod("a")) == group_of(pod("b")), "also without a controller"
 
 

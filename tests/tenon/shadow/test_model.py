@@ -7,6 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tenon.apis import labels
 from tenon.shadow.cluster import begun
 from tenon.shadow.disruptions import interrupt
 from tenon.shadow.kube_scheduling import bind
@@ -116,7 +117,9 @@ def test_the_successor_of_a_pod_that_another_controller_evicted_takes_its_place(
     steps = with_pods(1)
     (name,) = steps.cluster.nodes
     quiet = steps.cluster.nodes[name].quiet
-    steps.feed(live("web-0", ends=True, node_leaves=True))
+    bound = live("web-0", ends=True, node_leaves=True)
+    bound = replace(bound, pod=replace(bound.pod, labels={**bound.pod.labels, labels.ZONE: "us-west-2a"}))
+    steps.feed(bound)
     created = steps.now
     steps.pass_time(600)
     assert steps.feed(live("web-1").created_at(steps.now)) == 1
