@@ -23,6 +23,7 @@ from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.model import Problem
 from tenon.scheduling.pod_classes import PodClass, group, resource_names
 from tenon.scheduling.relaxation import without_preferences
+from tenon.scheduling.reservations import in_order
 from tenon.scheduling.running_counts import RunningCounts, possible_on
 from tenon.scheduling.topology import AreaRules, Topology
 from tenon.scheduling.topology_counts import TopologyCounts
@@ -87,7 +88,9 @@ class _Admission:
         classes = group(pods, names, topology)
         rooms = rooms_of(problem.nodes, problem.pools, names, facts=facts.nodes)
         domains = Domains(rooms)
-        domains.templates = templates_of(problem, names, topology, BlastRadius(), never, tables, facts)
+        domains.templates = templates_of(
+            problem, in_order(problem.pools), names, topology, BlastRadius(), never, tables, facts
+        )
         self._counts = TopologyCounts(
             topology, domains, rooms, RunningCounts(topology, rooms, classes), classes=classes
         )

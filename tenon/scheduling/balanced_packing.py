@@ -160,7 +160,10 @@ def _choose(template: Template, portion: LoadPart, tight: bool) -> tuple[list[in
         rows = choose_sizes(menu.price, parts, 1, remainder_price, template.node_charge)
         if len(rows) < least:  # no node may carry more than its share
             rows = spread_sizes(menu.price, parts, least) or rows
-        table = _assigned(template, menu.room[rows], parts[rows], portion)
+        key = (growth, *rows)
+        if key not in portion.dealt:
+            portion.dealt[key] = _assigned(template, menu.room[rows], parts[rows], portion)
+        table = portion.dealt[key]
         unassigned = portion.counts - table.sum(axis=0)
         if not unassigned.any():
             break

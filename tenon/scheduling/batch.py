@@ -7,6 +7,7 @@ is much of its time.
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import chain
 
 from tenon.kube.pod import Pod
@@ -15,9 +16,10 @@ from tenon.kube.taints import Taint
 from tenon.scheduling.blast_radius import BlastRadius
 from tenon.scheduling.cluster_facts import ClusterFacts
 from tenon.scheduling.existing_nodes import Room, rooms_of
-from tenon.scheduling.model import Problem
+from tenon.scheduling.model import Pool, Problem
 from tenon.scheduling.pod_classes import PodClass, group, resource_names
 from tenon.scheduling.relaxation import forms
+from tenon.scheduling.reservations import in_order
 from tenon.scheduling.running_counts import RunningCounts
 from tenon.scheduling.topology import Topology
 
@@ -54,6 +56,11 @@ class Batch:
     def spreads(self) -> bool:
         """Whether pods spread over domains that are not single nodes."""
         return any(pod_class.area is not None and pod_class.area.spreads for pod_class in self.all_classes())
+
+    @cached_property
+    def pools(self) -> list[Pool]:
+        """The NodePools in the order in which they are tried, divided by the reservations that they may use."""
+        return in_order(self.problem.pools)
 
     def shares(self) -> BlastRadius:
         """Return the rule about the share of a workload on one node, for one attempt."""

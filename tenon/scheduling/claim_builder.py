@@ -19,6 +19,7 @@ from tenon.scheduling.model import LATER_LABELS, PlannedClaim
 from tenon.scheduling.packing import Bin, Load
 from tenon.scheduling.reservations import is_reserved
 from tenon.scheduling.template import State, Template
+from tenon.scheduling.type_candidates import type_set
 
 MAX_TYPES = 600
 """The most instance types that one NodeClaim lists."""
@@ -37,7 +38,7 @@ def claims_of(fleet: Fleet, handed_out: dict[int, int]) -> list[PlannedClaim]:
         if type_list is None:
             numbers = _listed(template, node, types)
             names = tuple(template.table.types[number].name for number in numbers)
-            listed = types if len(numbers) < MAX_TYPES else sum(1 << number for number in numbers)
+            listed = types if len(numbers) < MAX_TYPES else type_set(numbers)
             type_list = lists[id(node.state), types] = _List(numbers[0], names, listed, _largest(template, listed))
         claims.append(_claim(template, node, type_list, _take_pods(node.load, handed_out)))
     return claims

@@ -213,18 +213,27 @@ class Master:
         rows = np.arange(len(least), dtype=np.int32)
         self.solver.changeRowsBounds(len(rows), rows, least, most)  # type: ignore[attr-defined]
 
+    def reprice(self) -> Prices:
+        """Solve the program for the packings that were added. Return its prices.
+
+        Raises:
+            ProgramFailedError: the solver has no optimal solution.
+        """
+        run(self.solver)
+        return self._prices(np.array(self.solver.getSolution().row_dual))
+
+    def solution(self, prices: Prices) -> Solution:
+        """Return the solution of the program, whose prices these are. Nothing was added since it was solved."""
+        bought = np.array(self.solver.getSolution().col_value)[-len(self.packings) :]
+        return Solution(bought, prices, self.solver.getInfo().objective_function_value)
+
     def solve(self) -> Solution:
         """Solve the program for the packings that were added.
 
         Raises:
             ProgramFailedError: the solver has no optimal solution.
         """
-        run(self.solver)
-        solution = self.solver.getSolution()
-        bought = np.array(solution.col_value)[-len(self.packings) :]
-        return Solution(
-            bought, self._prices(np.array(solution.row_dual)), self.solver.getInfo().objective_function_value
-        )
+        return self.solution(self.reprice())
 
     def first_prices(self) -> Prices:
         """Prices to begin with: pods are worth their cheapest share of a node."""
@@ -244,19 +253,17 @@ class Master:
         if prices.bonus is not None:
             value = value + pods.sum(axis=1) * prices.bonus[rows]
         order = np.argsort(-self._merit(value, cost), kind="stable")[: 2 * ADDED]
-        order = order[value[order] - cost[order] > least_gain]
-        return self.add([self.packing(int(rows[number]), pods[number]) for number in order[:ADDED].tolist()])
+        order = order[value[order] - cost[order] > least_gain][:ADDED]
+        return self.add(self._packings(rows[order], pods[order]))
 
     def generate(self, rounds: int, expired: Expired) -> Solution:
         """Add packings. Return the solution of the program."""
-        solution = self.solve()
+        prices = self.reprice()
         for _ in range(rounds):
-            if expired():
+            if expired() or not self.add_best(self.fill(prices), prices):
                 break
-            if not self.add_best(self.fill(solution.prices), solution.prices):
-                break
-            solution = self.solve()
-        return solution
+            prices = self.reprice()
+        return self.solution(prices)
 
     def converge(self, rounds: int, expired: Expired) -> Solution:
         """Add packings until there are no better ones. Return the solution of the program.
@@ -268,16 +275,15 @@ class Master:
         priced = self.fill(mean)
         self._drop_dear(priced)
         self.add_best(priced, mean, -np.inf)
-        solution = self.solve()
+        prices = self.reprice()
         for _ in range(rounds):
             if expired():
                 break
-            mean = mean.mixed(solution.prices)
-            added = self.add_best(self.fill(mean), solution.prices)
-            if not added and not self.add_best(self.fill(solution.prices, WEIGHTS), solution.prices):
+            mean = mean.mixed(prices)
+            if not self.add_best(self.fill(mean), prices) and not self.add_best(self.fill(prices, WEIGHTS), prices):
                 break
-            solution = self.solve()
-        return solution
+            prices = self.reprice()
+        return self.solution(prices)
 
     def _drop_dear(self, priced: Priced) -> None:
         """Do not fill again the options that are far from the best."""
@@ -285,9 +291,13 @@ class Master:
 
     def packing(self, row: int, pods: Numbers) -> NodePacking:
         """A node of an option, by its row, with these pods."""
+        return self._packings(np.array([row]), pods[None])[0]
+
+    def _packings(self, rows: Numbers, pods: Numbers) -> list[NodePacking]:
         options = self.options
-        usage = tuple(options.usage[row].tolist())
-        return NodePacking(int(options.types[row]), pods, float(options.price[row]), int(options.sources[row]), usage)
+        types, sources = options.types[rows].tolist(), options.sources[rows].tolist()
+        usage = map(tuple, options.usage[rows].tolist())
+        return list(map(NodePacking, types, pods, options.price[rows].tolist(), sources, usage))
 
     def _merit(self, value: Floats, cost: Floats) -> Floats:
         """How good packings are, by what their pods are worth and what their nodes cost."""

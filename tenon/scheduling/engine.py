@@ -8,7 +8,7 @@ whatever order its parts come.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -45,11 +45,11 @@ from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.group_starts import GroupStarts
 from tenon.scheduling.limited_packing import repack_within_limits
 from tenon.scheduling.local_disks import on_their_hosts
-from tenon.scheduling.model import Plan, PlannedClaim, Problem
+from tenon.scheduling.model import Plan, PlannedClaim, Pool, Problem
 from tenon.scheduling.packing import Load
 from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.relaxation import without_preferences
-from tenon.scheduling.reservations import drop_far_limits, is_paid_for, share_limits, split, used_up
+from tenon.scheduling.reservations import drop_far_limits, is_paid_for, share_limits, used_up
 from tenon.scheduling.second_plan import cannot_pay, placement_of
 from tenon.scheduling.sizing import repack
 from tenon.scheduling.template import Template
@@ -57,9 +57,6 @@ from tenon.scheduling.topology import Topology
 from tenon.scheduling.topology_counts import TopologyCounts
 from tenon.scheduling.topology_groups import AFFINITY
 from tenon.scheduling.type_table import TypeTables
-
-CLASSES_BETWEEN = 5
-"""After how many classes of pods a first-fit is compared with the plan that it must beat."""
 
 
 def solve(
@@ -223,7 +220,7 @@ def _solve(
     placed_counts = [] if stepwise else existing_nodes.place(bulk, rooms, expired)
     fleets: list[Fleet] = []
     if stepwise or sum(placed_counts) < batch.size:
-        domains.templates = templates_of(problem, names, topology, shares, expired, tables, batch.facts)
+        domains.templates = templates_of(problem, batch.pools, names, topology, shares, expired, tables, batch.facts)
         drop_far_limits(domains.templates, batch.size)
         fleets = [Fleet(template) for template in domains.templates]
         share_limits(fleets)
@@ -241,7 +238,10 @@ def _solve(
 
     stepwise = _in_order(stepwise, ways)
     unplaced = _place_all(
-        placer, [(pod_class, len(pod_class.pods)) for pod_class in stepwise], ways, lambda: is_beaten(fleets)
+        placer,
+        [(pod_class, len(pod_class.pods)) for pod_class in stepwise],
+        ways,
+        lambda: in_turn is not None and is_beaten(fleets),
     )
     if is_beaten(fleets):
         return FleetPlan(Plan(), fleets, comparable=False, is_beaten=True), frozenset()
@@ -343,13 +343,13 @@ def _place_all(
 ) -> Load:
     """Place pods one class after another, and repeat until nothing changes. Return the pods left over.
 
-    It also ends when it ``is_over``, which is asked now and then.
+    It also ends when it ``is_over``, which is asked after each class.
     """
     progress = bool(load)
     while progress:
         progress, unplaced = False, []
-        for number, (pod_class, total) in enumerate(load):
-            if number % CLASSES_BETWEEN == CLASSES_BETWEEN - 1 and is_over():
+        for pod_class, total in load:
+            if is_over():
                 return load
             count = total
             for form in ways[id(pod_class)]:
@@ -398,6 +398,7 @@ def _depends_on_other_pods(pod_class: PodClass, topology: Topology) -> bool:
 
 def templates_of(
     problem: Problem,
+    pools: Iterable[Pool],
     names: tuple[str, ...],
     topology: Topology,
     shares: BlastRadius,
@@ -405,13 +406,12 @@ def templates_of(
     tables: TypeTables,
     facts: ClusterFacts,
 ) -> list[Template]:
-    """The pools in the order in which they are tried."""
+    """The templates of ``pools``, which are those of the problem as `in_order` returns them."""
     daemons = read_daemons(problem.daemons, names, topology)
     pool_type_ids = {id(pool.instance_types) for pool in problem.pools}
     own = TypeTables()  # for lists that only this solve knows: those of reservations
     templates = []
-    ordered = sorted(problem.pools, key=lambda pool: (-pool.weight, pool.name))
-    for split_pool in by_commitment(chain.from_iterable(map(split, ordered)), tables):
+    for split_pool in by_commitment(pools, tables):
         is_kept = id(split_pool.instance_types) in pool_type_ids or bool(commitment_of(split_pool))
         lists = tables if is_kept else own
         templates += [

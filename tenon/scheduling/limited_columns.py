@@ -96,15 +96,15 @@ class LimitedMaster(Master):
 
     def generate(self, rounds: int, expired: Expired) -> Solution:
         """Add packings. Return the solution of the program."""
-        solution = self.solve()
+        prices = self.reprice()
         for _ in range(rounds):
             if expired():
                 break
-            priced = self.fill(solution.prices)
-            if not self.add_best(priced, solution.prices) and not self._add_exchanged(priced, solution.prices):
+            priced = self.fill(prices)
+            if not self.add_best(priced, prices) and not self._add_exchanged(priced, prices):
                 break
-            solution = self.solve()
-        return solution
+            prices = self.reprice()
+        return self.solution(prices)
 
     def _add_exchanged(self, priced: Priced, prices: Prices) -> int:
         """Add the best of the packings in which pods were replaced by others. Return how many are new."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
@@ -36,6 +36,8 @@ class LoadPart:
     classes: list[PodClass]
     amounts: Floats
     counts: Numbers
+    dealt: dict[tuple[float, ...], Numbers] = field(default_factory=dict)
+    """The pods of each class (columns) on nodes (rows) that were chosen before, by how `balance` chose them."""
 
     @property
     def total(self) -> Floats:

@@ -45,19 +45,22 @@ def fill(
     """
     useful = np.flatnonzero((worth > 0) & (counts > 0))
     option_rows = np.arange(len(options.price)) if rows is None else rows
+    part = options.part(option_rows, useful)
     count, nodes, classes = len(option_rows), len(option_rows) * len(weights), len(useful)
-    room, amounts = options.room[option_rows], options.amounts[useful]
     value = worth[useful] if bonus is None else worth[useful] + bonus[option_rows][:, None]
     weight = np.full((len(weights), 1, options.resources), OTHER)
     weight[:, 0, :USUAL] = weights
-    shares = (weight / room[:, : options.resources]).reshape(nodes, options.resources)
-    size = (shares @ amounts[:, : options.resources].T).reshape(len(weights), count, classes)
+    shares = (weight / part.room[:, : options.resources]).reshape(nodes, options.resources)
+    size = (shares @ part.amounts[:, : options.resources].T).reshape(len(weights), count, classes)
+    size += 1e-12
+    ranks = np.divide(-value, size, out=size)
+    np.copyto(ranks, np.inf, where=part.forbidden)
     # by place in the order (rows) and node (columns), so that a step reads whole rows
-    order = np.argsort(-value / (size + 1e-12), axis=2, kind="stable").reshape(nodes, classes).T.copy()
+    order = np.argsort(ranks, axis=2, kind="stable").reshape(nodes, classes).T[: part.most_classes].copy()
     every = np.arange(nodes)
-    most = np.where(options.allowed[option_rows][:, useful], counts[useful], 0.0).ravel()
-    requests = amounts.T.copy()
-    free = np.maximum(np.tile(room.T, (1, len(weights))), 0.0)
+    most = np.minimum(part.most, counts[useful]).ravel()
+    requests = part.amounts.T.copy()
+    free = np.maximum(np.tile(part.room.T, (1, len(weights))), 0.0)
     pod_counts = np.zeros(nodes * classes)
     first, start = every % count * classes, every * classes
     conflicts = options.conflicts[np.ix_(useful, useful)] if options.conflicts is not None else None

@@ -44,6 +44,21 @@ class Source:
     """None if it serves every class."""
 
 
+@dataclass(frozen=True, slots=True)
+class OptionsPart:
+    """Some options (rows) for some classes (columns, or rows of ``amounts``), by the amounts for which classes compete.
+    The first of these are resources.
+    """
+
+    room: Floats
+    amounts: Floats
+    forbidden: Flags
+    most: Floats
+    """How many pods of a class a node has by rules that concern no other of its classes; 0 where it is forbidden."""
+    most_classes: int
+    """Of how many classes a node may have pods."""
+
+
 class NodeOptions:
     """What one node may be, and which pods it may carry."""
 
@@ -85,6 +100,38 @@ class NodeOptions:
         self.allowed: Flags = joins & fits
         self.barred: Floats = (~self.allowed).T.astype(np.float64)
         """1 for a class that an option may not carry, with the classes as rows."""
+        self._divide_amounts()
+
+    def _divide_amounts(self) -> None:
+        """Find the amounts for which classes compete on a node. The others only limit the pods of one class."""
+        self._most: Floats = np.full(self.allowed.shape, np.inf)
+        """How many pods of a class (columns) a node has (rows) by amounts that none of its other classes takes."""
+        shared = list(range(self.resources))
+        for number in range(self.resources, self.amounts.shape[1]):
+            takers = self.amounts[:, number] >= 1
+            if (self.allowed[:, takers].sum(axis=1) <= 1).all():
+                limit = np.floor(self.room[:, number])[:, None]
+                self._most[:, takers] = np.minimum(self._most[:, takers], limit)
+            else:
+                shared.append(number)
+        self._shared: Numbers = np.array(shared)
+        """The amounts for which classes compete."""
+        self._last_part: tuple[tuple[bytes, bytes], OptionsPart] | None = None
+
+    def part(self, rows: Numbers, classes: Numbers) -> OptionsPart:
+        """Return what some of the options mean to some of the classes. A program asks for the same many times."""
+        key = rows.tobytes(), classes.tobytes()
+        if self._last_part is None or self._last_part[0] != key:
+            allowed = self.allowed[np.ix_(rows, classes)]
+            options_part = OptionsPart(
+                room=self.room[np.ix_(rows, self._shared)],
+                amounts=self.amounts[np.ix_(classes, self._shared)],
+                forbidden=~allowed,
+                most=np.where(allowed, self._most[np.ix_(rows, classes)], 0.0),
+                most_classes=int(allowed.sum(axis=1).max(initial=0)),
+            )
+            self._last_part = key, options_part
+        return self._last_part[1]
 
     def worth(self) -> Floats:
         """What a pod of each class costs at least: the cheapest share of a node that holds it."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from tenon.apis import labels
 from tenon.kube.pool_reasons import Obstacle, ObstacleKind
@@ -23,6 +24,12 @@ from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.template import Template
 
 _NOT_RESERVED = Requirement.new(labels.CAPACITY_TYPE, NOT_IN, (labels.RESERVED,))
+
+
+def in_order(pools: Iterable[Pool]) -> list[Pool]:
+    """Return the pools in the order in which they are tried, each divided by the reservations that it may use."""
+    ordered = sorted(pools, key=lambda pool: (-pool.weight, pool.name))
+    return list(chain.from_iterable(map(split, ordered)))
 
 
 def split(pool: Pool) -> list[Pool]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -80,3 +82,10 @@ def positions(types: int, count: int) -> Numbers:
     """The positions of the types in a set of at most ``count``, in ascending order."""
     bits = np.frombuffer(types.to_bytes((count + 7) // 8, "little"), dtype=np.uint8)
     return np.flatnonzero(np.unpackbits(bits, bitorder="little"))
+
+
+def type_set(numbers: Sequence[int]) -> int:
+    """The set of the types at these positions, of which there is at least one."""
+    bits = np.zeros(max(numbers) + 1, dtype=np.uint8)
+    bits[numbers] = 1
+    return int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")

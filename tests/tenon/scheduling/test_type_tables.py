@@ -9,6 +9,7 @@ import pytest
 from tenon.kube.requirements import Requirements
 from tenon.resources import CPU, MEMORY
 from tenon.scheduling import type_table
+from tenon.scheduling.type_candidates import positions, type_set
 from tenon.scheduling.type_table import TypeTables
 from tests.tenon.scheduling.builders import CATALOG
 
@@ -53,3 +54,10 @@ def test_a_table_that_remembers_too_much_is_made_again(monkeypatch: pytest.Monke
     assert TypeTables(first).of(CATALOG, NAMES) is table
     monkeypatch.setattr(type_table, "MAX_ANSWERS", table.answers - 1)
     assert TypeTables(first).of(CATALOG, NAMES) is not table
+
+
+@pytest.mark.parametrize("numbers", [[0], [7], [8], [0, 3, 64, 801]])
+def test_a_set_of_types_has_the_types_of_which_it_was_made(numbers: list[int]) -> None:
+    types = type_set(numbers)
+    assert types == sum(1 << number for number in numbers)
+    assert positions(types, 900).tolist() == numbers
