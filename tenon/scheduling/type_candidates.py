@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -33,21 +34,13 @@ class TypeCandidates:
         """Take the state's types that are permitted. Burstable types offer only their baseline CPU."""
         self.state = state
         types = state.types & permitted
-        self.numbers = positions(types, len(template.table.types))
-        self.room = template.table.rooms[self.numbers]
-        for group_types, overhead in state.groups:
-            if any(overhead):
-                rows = np.isin(self.numbers, positions(group_types & types, len(template.table.types)))
-                least_room = template.table.rooms[self.numbers[rows]] - np.array(overhead, dtype=np.float64)
-                self.room[rows] = np.minimum(self.room[rows], least_room)
-        best = state.market.best
-        self.price = np.array([best[number][0] for number in self.numbers.tolist()]) + template.node_charge
-        spot = np.isin(self.numbers, positions(types & state.market.spot, len(template.table.types)))
         floor = (state.types & state.market.spot).bit_count() >= SPOT_FLEXIBILITY
-        self._full = self.room[spot & floor]
-        for row in np.flatnonzero(np.isin(self.numbers, positions(template.burstable, len(template.table.types)))):
-            baseline = burstable.baseline_millicores(template.table.types[self.numbers[row]])
-            self.room[row, 0] = min(self.room[row, 0], baseline)
+        key = (types, tuple(state.groups), template.burstable, template.node_charge, floor)
+        arrays = state.market.menus.get(key)
+        if not isinstance(arrays, _Arrays):
+            arrays = state.market.menus[key] = _arrays(template, state, types, floor)
+        self.numbers, self.room, self.price = arrays.numbers, arrays.room, arrays.price
+        self._full = arrays.full
 
     def parts(self, total: Floats, largest: Floats) -> Floats:
         """For each type, the part of a load that one node holds; 0 if the largest pods do not fit.
@@ -63,19 +56,53 @@ class TypeCandidates:
         return parts
 
 
+@dataclass(frozen=True, slots=True)
+class _Arrays:
+    """What plans with the same table share: the numbers of types, their room and price, and the whole room of those
+    that are sold on spot, if a node must keep enough of these.
+    """
+
+    numbers: Numbers
+    room: Floats
+    price: Floats
+    full: Floats
+
+
+def _arrays(template: Template, state: State, types: int, floor: bool) -> _Arrays:
+    table, best = template.table, state.market.best
+    numbers = positions(types, len(table.types))
+    room = table.rooms[numbers]
+    for group_types, overhead in state.groups:
+        if any(overhead):
+            rows = np.isin(numbers, positions(group_types & types, len(table.types)))
+            least_room = table.rooms[numbers[rows]] - np.array(overhead, dtype=np.float64)
+            room[rows] = np.minimum(room[rows], least_room)
+    price = np.array([best[number][0] for number in numbers.tolist()]) + template.node_charge
+    spot = np.isin(numbers, positions(types & state.market.spot, len(table.types)))
+    full = room[spot & floor]
+    for row in np.flatnonzero(np.isin(numbers, positions(template.burstable, len(table.types)))):
+        room[row, 0] = min(room[row, 0], burstable.baseline_millicores(table.types[numbers[row]]))
+    return _Arrays(numbers, room, price, full)
+
+
 def nodes_needed(room: Floats, totals: Floats) -> Floats:
     """The number of nodes of each type (rows) that each of the totals (columns) needs, as fractions."""
-    shape = (len(room), len(totals), room.shape[1])
-    needed = np.divide(totals[None], room[:, None], out=np.full(shape, np.inf), where=room[:, None] > 0)
-    needed[np.broadcast_to(totals[None] <= 0, shape)] = 0
-    max_needed: Floats = needed.max(axis=2)
-    return max_needed
+    needed: Floats = np.zeros((len(room), len(totals)))
+    for number in np.flatnonzero((totals > 0).any(axis=0)).tolist():
+        amounts, available = totals[:, number], room[:, number, None]
+        with np.errstate(divide="ignore", invalid="ignore"):  # types without the resource
+            nodes = np.where(available > 0, amounts / available, np.inf)
+        np.maximum(needed, np.where(amounts > 0, nodes, 0.0), out=needed)
+    return needed
 
 
 def _parts(room: Floats, total: Floats, largest: Floats) -> Floats:
-    is_requested = total > 0
-    parts: Floats = (room[:, is_requested] / total[is_requested]).min(axis=1, initial=MAX_PART)
-    return np.where((room >= largest).all(axis=1), parts, 0.0)
+    parts = np.full(len(room), MAX_PART)
+    for number, amount in enumerate(total.tolist()):
+        if amount > 0:
+            np.minimum(parts, room[:, number] / amount, out=parts)
+        parts[room[:, number] < largest[number]] = 0.0
+    return parts
 
 
 def positions(types: int, count: int) -> Numbers:

@@ -66,6 +66,8 @@ class Market:
     """Sets of types by price, as far as they were asked for."""
     targets: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """Of a set of types, those worth filling (`Template.targets`), as far as they were asked for."""
+    menus: dict[tuple[object, ...], object] = field(default_factory=dict)
+    """Of a set of types, their room and prices as arrays (`TypeCandidates`), as far as they were asked for."""
 
 
 class TypeTable:
@@ -99,9 +101,10 @@ class TypeTable:
     @property
     def answers(self) -> int:
         """How many answers it remembers, which take memory. A market takes as much as a hundred others, and an order of
-        types as much as ten.
+        types or their room as much as ten.
         """
-        orders = sum(len(market.orders) + len(market.targets) for market in self._markets.values())
+        markets = self._markets.values()
+        orders = sum(len(market.orders) + len(market.targets) + len(market.menus) for market in markets)
         return len(self._allowing) + len(self._ceilings) + 100 * len(self._markets) + 10 * orders
 
     def allowing(self, requirements: Requirements) -> int:
