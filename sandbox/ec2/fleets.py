@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from moto.ec2.exceptions import EC2ClientError
@@ -18,7 +18,7 @@ from moto.ec2.utils import random_fleet_id, random_spot_request_id
 
 from sandbox.ec2 import catalogue
 from sandbox.ec2.authorization.judge import Refusal
-from sandbox.ec2.authorization.needs import Launch, launching
+from sandbox.ec2.authorization.needs import Launch, launching, launching_type
 from sandbox.ec2.authorization.policy import Request
 from sandbox.ec2.capacity_reservations import CapacityReservations, full
 from sandbox.ec2.consistency import Consistency
@@ -102,9 +102,10 @@ class Fleets:
         errors: list[dict[str, Any]] = []
         groups: list[dict[str, Any]] = []
         offers = []
+        allowed: dict[str, Launch] = {}
         for index, spec in enumerate(specs):
             zone = zone_of(backend, spec)
-            offer = self._unauthorized(backend, request, spec, judge) or self._offer(
+            offer = self._unauthorized(backend, request, spec, judge, allowed) or self._offer(
                 backend, request, index, spec, zone
             )
             if isinstance(offer, LaunchRefusedError):
@@ -150,27 +151,28 @@ class Fleets:
         return {"FleetId": fleet_id, "Errors": errors, "Instances": groups}
 
     def _unauthorized(
-        self, backend: Any, request: FleetRequest, spec: LaunchSpec, judge: Judge | None
+        self,
+        backend: Any,
+        request: FleetRequest,
+        spec: LaunchSpec,
+        judge: Judge | None,
+        allowed: dict[str, Launch],
     ) -> LaunchRefusedError | None:
-        """The error of an override that the caller may not launch. A fleet reports it like a lack of capacity."""
+        """The error of an override that the caller may not launch. A fleet reports it like a lack of capacity.
+
+        ``allowed`` keeps launches of this fleet that the caller may make. Most overrides differ from one of them only
+        in the instance type, and judging all that they share again would take most of this server's time.
+        """
         if judge is None:
             return None
-        ebs = [device["Ebs"] for device in spec.block_devices]
-        launch = Launch(
-            region=str(backend.region_name),
-            image=spec.image_id,
-            subnet=spec.subnet_id,
-            security_groups=tuple(spec.security_groups),
-            instance_type=spec.instance_type,
-            template=spec.template_id,
-            profile=spec.profile,
-            tags=_all_tags(spec, request),
-            spot=request.capacity_type == "spot",
-            reservation=str(spec.reservation_target),
-            placement_group=str((spec.data.get("Placement") or {}).get("GroupId") or ""),
-            snapshots=tuple(str(eb["SnapshotId"]) for eb in ebs if eb.get("SnapshotId")),
-        )
-        refusal = judge(launching(launch))
+        sibling = allowed.get(spec.all_but_type)
+        if sibling is not None:
+            refusal = judge([launching_type(replace(sibling, instance_type=spec.instance_type))])
+        else:
+            launch = _launch_of(backend, request, spec)
+            refusal = judge(launching(launch))
+            if refusal is None:
+                allowed[spec.all_but_type] = launch
         return None if refusal is None else LaunchRefusedError("UnauthorizedOperation", refusal.ec2_message)
 
     def _offer(
@@ -258,6 +260,25 @@ def _all_tags(spec: LaunchSpec, request: FleetRequest) -> dict[str, dict[str, st
         for kind, values in source.items():
             tags.setdefault(kind, {}).update(values)
     return tags
+
+
+def _launch_of(backend: Any, request: FleetRequest, spec: LaunchSpec) -> Launch:
+    """An override as IAM sees it."""
+    ebs = [device["Ebs"] for device in spec.block_devices]
+    return Launch(
+        region=str(backend.region_name),
+        image=spec.image_id,
+        subnet=spec.subnet_id,
+        security_groups=tuple(spec.security_groups),
+        instance_type=spec.instance_type,
+        template=spec.template_id,
+        profile=spec.profile,
+        tags=_all_tags(spec, request),
+        spot=request.capacity_type == "spot",
+        reservation=str(spec.reservation_target),
+        placement_group=str((spec.data.get("Placement") or {}).get("GroupId") or ""),
+        snapshots=tuple(str(eb["SnapshotId"]) for eb in ebs if eb.get("SnapshotId")),
+    )
 
 
 def fingerprint(params: dict[str, Any]) -> str:

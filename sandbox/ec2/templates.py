@@ -12,6 +12,9 @@ from typing import Any
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.utils import convert_tag_spec
 
+TYPE_PARAMETERS = frozenset({"InstanceType", "MaxPrice", "Priority", "WeightedCapacity"})
+"""What an override says of its instance type."""
+
 
 @dataclass(frozen=True)
 class LaunchSpec:
@@ -26,6 +29,12 @@ class LaunchSpec:
     @property
     def instance_type(self) -> str:
         return str(self.override.get("InstanceType") or self.data.get("InstanceType") or "")
+
+    @property
+    def all_but_type(self) -> str:
+        """A text that is equal for overrides of one template that differ only in their types, priorities and prices."""
+        rest = {key: value for key, value in self.override.items() if key not in TYPE_PARAMETERS}
+        return repr((self.template_id, self.version, sorted(rest.items())))
 
     @property
     def image_id(self) -> str:

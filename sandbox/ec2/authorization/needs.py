@@ -19,8 +19,9 @@ from sandbox.ec2.authorization.policy import Request, context, tags_context
 from sandbox.ec2.region import EC2_SERVICE, GLOBAL_REGION, PARTITION
 
 ON_INSTANCES = frozenset({"TerminateInstances", "StopInstances", "StartInstances", "RebootInstances"})
-LAUNCHED_KINDS = ("instance", "volume", "network-interface")
-"""The kinds of resources that every launch creates."""
+INSTANCE_KIND = "instance"
+LAUNCHED_KINDS = ("volume", "network-interface")
+"""The kinds of resources that every launch creates with its instance."""
 SPOT_KIND = "spot-instances-request"
 
 
@@ -94,17 +95,24 @@ def launching(launch: Launch) -> Iterator[Request]:
     useds = [usage for usage in (*used, launch.reservation, launch.placement_group) if usage]
     for resource in (resources.ec2_resource(launch.region, usage) for usage in useds):
         yield _ec2_request("RunInstances", launch.region, resource)
-    created = [*LAUNCHED_KINDS, *([SPOT_KIND] if launch.spot else [])]
-    for kind in created:
-        more = {"ec2:InstanceType": launch.instance_type} if kind == "instance" else {}
-        new = resources.new(launch.region, kind)
-        yield _ec2_request("RunInstances", launch.region, new, launch.tags.get(kind, {}), more)
+    yield launching_type(launch)
+    others = [*LAUNCHED_KINDS, *([SPOT_KIND] if launch.spot else [])]
+    for kind in others:
+        yield _ec2_request("RunInstances", launch.region, resources.new(launch.region, kind), launch.tags.get(kind, {}))
+    created = [INSTANCE_KIND, *others]
     yield from _tagging_at_creation(
         "RunInstances", launch.region, {kind: launch.tags.get(kind, {}) for kind in created}
     )
     role = resources.profile_role(launch.profile) if launch.profile else ""
     if role:
         yield _passing(role)
+
+
+def launching_type(launch: Launch) -> Request:
+    """The only one of these requests that depends on the instance type."""
+    new = resources.new(launch.region, INSTANCE_KIND)
+    tags = launch.tags.get(INSTANCE_KIND, {})
+    return _ec2_request("RunInstances", launch.region, new, tags, {"ec2:InstanceType": launch.instance_type})
 
 
 def specified_tags(form: Mapping[str, str]) -> dict[str, dict[str, str]]:

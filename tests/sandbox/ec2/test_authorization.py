@@ -200,6 +200,41 @@ def test_a_launch_that_the_policy_refuses_is_an_error_of_the_override(
     assert aws.admin.instances() == []
 
 
+@pytest.mark.parametrize(
+    ("resource", "condition", "refused_overrides"),
+    [
+        (
+            "instance/*",
+            {"StringEquals": {"ec2:InstanceType": "m7g.xlarge"}},
+            {("m7g.xlarge", "a"), ("m7g.xlarge", "b")},
+        ),
+        ("subnet/{b}", {}, {("m7g.large", "b"), ("m7g.xlarge", "b"), ("m7g.2xlarge", "b")}),
+    ],
+)
+@pytest.mark.refuses("ec2:RunInstances")
+def test_each_override_of_a_fleet_is_judged_by_its_type_and_its_subnet(
+    aws: Aws, resource: str, condition: dict[str, Any], refused_overrides: set[tuple[str, str]]
+) -> None:
+    worker_template(aws)
+    subnets = {letter: aws.subnets[f"us-west-2{letter}"] for letter in "ab"}
+    arn = f"arn:aws:ec2:*:*:{resource.format(**subnets)}"
+    everything = {"Effect": "Allow", "Action": "*", "Resource": "*"}
+    denial = {"Effect": "Deny", "Action": "ec2:RunInstances", "Resource": arn, "Condition": condition}
+    aws.admin.policy({"Statement": [everything, denial]})
+    overrides = [
+        {"InstanceType": kind, "SubnetId": subnet}
+        for kind in ("m7g.large", "m7g.xlarge", "m7g.2xlarge")
+        for subnet in subnets.values()
+    ]
+    specification = {"LaunchTemplateName": TEMPLATE, "Version": "$Latest"}
+    configuration = {"LaunchTemplateSpecification": specification, "Overrides": overrides}
+    answer = fleet(aws, LaunchTemplateConfigs=[configuration])
+    errors = [error["LaunchTemplateAndOverrides"]["Overrides"] for error in answer["Errors"]]
+    letters = {subnet: letter for letter, subnet in subnets.items()}
+    assert {(error["InstanceType"], letters[error["SubnetId"]]) for error in errors} == refused_overrides
+    assert len(answer["Instances"]) == 1
+
+
 @pytest.mark.refuses("ec2:RunInstances", "ec2:CreateFleet", "iam:PassRole")
 def test_templates_interfaces_and_roles_are_judged_too(aws: Aws) -> None:
     assert refused(fleet, aws=aws)[0] == "UnauthorizedOperation", "the template of somebody else"
