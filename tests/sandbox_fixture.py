@@ -22,6 +22,11 @@ from tests.image.container import stale
 from tests.preloaded_command import PreloadedCommand
 
 BOOT_SECONDS = 1.0
+GO_PROCESSORS = "1"
+"""Processors that each program of the control plane uses at the same time, unless GOMAXPROCS says how many. Several
+sandboxes share few cores, so more make no test faster, and waking threads takes a twelfth of the programs' processor
+time.
+"""
 TESTS = Path(__file__).parent
 ON_SANDBOX = (
     "tenon/apis/verdicts",
@@ -101,12 +106,14 @@ def whole_suite(config: pytest.Config, *, both_runs: bool) -> bool:
 def sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """The session's sandbox; a component that died meanwhile is a fault of the run."""
     report = request.getfixturevalue("report_shared_fault")
-    running = Sandbox.start(
-        tmp_path_factory.mktemp("sandbox"),
-        boot_delay=BOOT_SECONDS,
-        kubelet=request.config.getoption("pods"),
-        on_progress=print,
-    )
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("GOMAXPROCS", os.environ.get("GOMAXPROCS", GO_PROCESSORS))
+        running = Sandbox.start(
+            tmp_path_factory.mktemp("sandbox"),
+            boot_delay=BOOT_SECONDS,
+            kubelet=request.config.getoption("pods"),
+            on_progress=print,
+        )
     yield running
     status = running.status()
     running.stop()
