@@ -19,7 +19,7 @@ from tenon.shadow.ledger import Ledger
 from tenon.shadow.nodes import ModelNode
 from tenon.shadow.pods import OUTSIDE, WAITS, LivePod
 
-VERSION = 1
+VERSION = 2
 MOST = 10
 """How many purchases and commands are kept."""
 

@@ -64,10 +64,12 @@ def test_the_file_has_what_was_written_and_forgets_what_is_gone(tmp_path: Path) 
     again.close()
 
 
-def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [1, VERSION + 1])
+def test_a_file_of_another_version_is_refused(tmp_path: Path, version: int) -> None:
+    """In a file of the first version, the places of pods have no creation."""
     steps = a_model(1)
     store = Store(tmp_path / "shadow.db")
-    store.save(steps.cluster, totals(steps, version=VERSION + 1))
+    store.save(steps.cluster, totals(steps, version=version))
     with pytest.raises(StoreError, match="name another file with --state"):
         store.totals()
     store.close()
