@@ -31,8 +31,8 @@ def app(name: str, count: int, skew: int = 2, cpu: str = "1250m", **more: Any) -
     return web(count, rules, name, labels={"app": name}, cpu=cpu)
 
 
-def planned(pods: list[Pod], **more: Any) -> Plan:
-    return solve(problem(pods, pool("default", ON_DEMAND, AMD64, types=THREE_PODS), **more), columns=Columns())
+def planned(pods: list[Pod], types: list[Any] = THREE_PODS, **more: Any) -> Plan:
+    return solve(problem(pods, pool("default", ON_DEMAND, AMD64, types=types), **more), columns=Columns())
 
 
 def in_zones(plan: Plan, prefix: str) -> list[int]:
@@ -52,6 +52,12 @@ def test_shares_stay_within_the_skew() -> None:
     assert len(plan.claims) == 6
 
 
+def test_with_fewer_zones_than_min_domains_no_zone_has_more_than_the_skew() -> None:
+    plan = planned([*app("red", 5, min_domains=4), *app("blue", 6)])
+    assert not plan.unschedulable
+    assert in_zones(plan, "red") == [1, 2, 2]
+
+
 def test_running_pods_count() -> None:
     """Three red pods run in the first zone, so it gets none of six more while the others have fewer than two."""
     running = node("n", pods=app("red", 3), closed=True, labels={labels.ZONE: ZONES[0]})
@@ -64,10 +70,22 @@ def test_running_pods_count() -> None:
 
 def test_pods_that_others_follow_stay_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which zones the followers may use depends on the pods that they follow."""
-    pods = [*app("red", 6), *app("blue", 6), *web(3, near(app="red"), "follower", cpu="100m")]
+    pods = [*app("red", 3, cpu="1"), *app("blue", 6, cpu="500m"), *web(3, near(app="red"), "follower", cpu="1")]
     after = planned(pods)
     monkeypatch.setattr(engine, "share_again", lambda *_: False)
     assert domains(after, prefix="red") == domains(planned(pods), prefix="red")
+
+
+def test_pods_of_two_sizes_that_one_constraint_counts_stay_within_the_skew() -> None:
+    """How many of one size a zone may have depends on where those of the other size go."""
+    rules, of_red = spread(skew=2, selector=chosen(app="red")), {"app": "red"}
+    pods = [
+        *web(6, rules, "red-small", labels=of_red, cpu="1"),
+        *web(6, rules, "red-large", labels=of_red, cpu="1250m"),
+    ]
+    plan = planned(pods, types=CATALOG)
+    counts = domains(plan, prefix="red")
+    assert max(counts[zone] for zone in ZONES) - min(counts[zone] for zone in ZONES) <= 2
 
 
 def test_equal_problems_have_equal_plans() -> None:
