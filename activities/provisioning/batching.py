@@ -53,7 +53,7 @@ MAX_ISOLATED = 30
 MAX_ISOLATION = timedelta(minutes=5)
 """The longest pause for pods on which the engine failed or whose NodeClaim the API server refused."""
 SHARE_OF_CHECKS = 0.02
-"""The fraction of a core for checks which pods are undecided. While thousands of pods start on nodes that were bought
+"""The fraction of a core for checking which pods are undecided. While thousands of pods start on nodes that were bought
 for them, almost each of their events leads to a check that finds nothing.
 """
 FIRST_POSTPONED, MAX_POSTPONED = timedelta(seconds=5), timedelta(seconds=30)

@@ -30,13 +30,11 @@ MAX_NAMED = 3
 MAX_REFUSAL = 300
 """How many letters of kube-scheduler's sentence about a group a workflow remembers."""
 
-_OF_ONE_POD = frozenset(
-    {
-        "statefulset.kubernetes.io/pod-name",
-        "apps.kubernetes.io/pod-index",
-        "batch.kubernetes.io/job-completion-index",
-    }
-)
+_OF_ONE_POD = labels.COPIED_TO_PODS | {
+    "statefulset.kubernetes.io/pod-name",
+    "apps.kubernetes.io/pod-index",
+    "batch.kubernetes.io/job-completion-index",
+}
 """Labels that the pods of one controller get one by one, although the same nodes can run them."""
 
 
@@ -49,7 +47,7 @@ def group_of(pod: Pod) -> str:
     parts = (
         pod.namespace,
         pod.workload,
-        sorted((key, value) for key, value in pod.labels.items() if key not in _OF_ONE_POD | labels.COPIED_TO_PODS),
+        sorted((key, value) for key, value in pod.labels.items() if key not in _OF_ONE_POD),
         sorted(pod.requests.items()),
         _terms(pod.required_terms),
         repr(pod.tolerations),

@@ -32,7 +32,9 @@ MAX_CLASSES = 24
 TRIES = 10
 """How often nodes are taken apart."""
 SIZES = (6, 4)
-"""How many nodes are taken apart at once, in turn: some of the domain that gives pods, and some of the others."""
+"""How many nodes are taken apart at once, in turn, drawn at random: a pod changes its domain only if nodes of both are
+among them.
+"""
 LATER_ROUNDS = 2
 """How often packings are added for the pods of these nodes."""
 
