@@ -168,9 +168,5 @@ def restored(
 
 
 def places_of(cluster: ModelCluster) -> dict[str, Place]:
-    """Return the place of each pod, by UID, without those that wait or are outside of NodePools."""
-    return {
-        uid: Place(pod.node, pod.live.pod.created)
-        for uid, pod in cluster.pods.items()
-        if pod.node not in (WAITS, OUTSIDE)
-    }
+    """Return the place of each pod, by UID, without those that are outside of NodePools."""
+    return {uid: Place(pod.node, pod.live.pod.created) for uid, pod in cluster.pods.items() if pod.node != OUTSIDE}

@@ -265,9 +265,12 @@ def test_a_restart_goes_on_with_the_same_nodes_and_places(count: int, cpu: int) 
     totals = Totals(1, "", steps.cluster.bought, steps.cluster.disturbance, steps.cluster.disturbance, Ledger())
     texts = [node_text(node) for node in steps.cluster.nodes.values()]
     pods = [pod.live for pod in steps.cluster.pods.values()]
+    steps.feed(live("waits"))
+    pods.append(steps.cluster.pods["uid-waits"].live)
     for pod in steps.cluster.pods.values():
         pod.live = pod.live.created_at(steps.now)  # the model moved it
-        steps.cluster.nodes[pod.node].update(pod.live.pod)
+        if pod.node != WAITS:
+            steps.cluster.nodes[pod.node].update(pod.live.pod)
     again = restored(texts, places_of(steps.cluster), pods, totals, steps.now)
     assert places_of(again) == places_of(steps.cluster)
     for name, node in steps.cluster.nodes.items():
