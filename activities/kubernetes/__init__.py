@@ -1,1 +1,1 @@
-"""The client of the API server (`client`), how objects are changed (`changes`), and what several rooms read there."""
+"""The client of the API server (`client`), how objects are changed (`changes`), and what several packages read."""
