@@ -1,5 +1,6 @@
-"""Judges `tenon shadow`: what it predicts beside upstream Karpenter, and what Tenon then pays and disturbs for the same
-load.
+"""Judges `tenon shadow`: what it predicts next to upstream Karpenter, and what Tenon pays and disturbs.
+
+The load is the same, and both halves run at the same time, each in a sandbox of its own.
 
 Upstream's KWOK build gets EC2's instance types with the room and the prices that Tenon's nodes have. The shadow runs as
 the chart's Deployment runs it, and the API server's audit log says what it asked for.
@@ -13,6 +14,7 @@ import json
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -262,9 +264,11 @@ def predict(
             return asyncio.run(run())
 
 
-def pay(console: Console, seconds: float, kinds: Sequence[InstanceType], folder: Path) -> Truth:
-    """Run Tenon with the same load."""
-    with sandboxed(console, boot_delay=BOOT_SECONDS, audit=True, keep_logs=folder / "logs-tenon") as sandbox:
+def pay(seconds: float, kinds: Sequence[InstanceType], folder: Path) -> Truth:
+    """Run Tenon with the same load, without a word: this is the half of a child process."""
+    with sandboxed(
+        Console(quiet=True), boot_delay=BOOT_SECONDS, audit=True, keep_logs=folder / "logs-tenon"
+    ) as sandbox:
         worker = Worker(sandbox)
 
         async def run() -> Truth:
@@ -282,13 +286,15 @@ def measure(console: Console, seconds: float, folder: Path) -> Figures:
     """Predict, and compare with the truth."""
     kinds = types()
     (port,) = free_ports(1)
-    prediction = predict(console, seconds, kinds, folder, port)
+    with ProcessPoolExecutor(1) as child:
+        paid = child.submit(pay, seconds, kinds, folder)
+        prediction = predict(console, seconds, kinds, folder, port)
     predicted = reported_disturbances(prediction.report, "tenon")
     console.print(
         f"predicted ${prediction.rate:.4f}/h and {predicted}, upstream paid ${prediction.upstream.rate:.4f}/h",
         highlight=False,
     )
-    truth = pay(console, seconds, kinds, folder)
+    truth = paid.result()
     verbs = prediction.requests.by_verb
     return Figures(
         seconds=seconds,
