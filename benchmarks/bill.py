@@ -22,7 +22,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.kube.pod import Pod
 from tenon.kube.pod_decode import decode_pod
 from tenon.provisioning.pools import scheduling_pool
-from tenon.scheduling.bound import lower_bound
+from tenon.scheduling.bound.lower_bound import lower_bound
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import InstanceType, Pool, Problem
 

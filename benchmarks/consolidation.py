@@ -27,7 +27,7 @@ from tenon.disruption.search import consolidation_search
 from tenon.disruption.search.move_planner import Planner
 from tenon.disruption.search.moves import Move
 from tenon.messages.disruption import PassCursor
-from tenon.scheduling.bound import lower_bound
+from tenon.scheduling.bound.lower_bound import lower_bound
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Problem
 

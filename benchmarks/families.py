@@ -24,12 +24,12 @@ from cli.simulating.cluster import FiledCache, fill
 from cli.simulating.files import read_catalogue_file
 from tenon.kube.scheduler_config import NOTHING
 from tenon.provisioning.solving import solve_with_buffers
-from tenon.scheduling.bound import lower_bound, lower_bound_of_sizing
+from tenon.scheduling.bound.lower_bound import lower_bound, lower_bound_of_sizing
+from tenon.scheduling.bound.sizing_rules import sizing_cost
 from tenon.scheduling.engine import solve_by_first_fit
 from tenon.scheduling.first_fit_baseline import Order
 from tenon.scheduling.model import InstanceType, Plan, Problem
-from tenon.scheduling.sizing_rules import sizing_cost
-from tenon.scheduling.type_table import TypeTables
+from tenon.scheduling.offerings.type_table import TypeTables
 from tenon.simulation.decisions import Question, decide
 from tenon.simulation.defaults import fill_in
 from tenon.simulation.objects import Objects

@@ -23,7 +23,7 @@ from rich.table import Table
 from benchmarks.cases import Case, chosen
 from benchmarks.catalogue import ec2_pool, reference_pool
 from benchmarks.mixes import MIXES, SEED, scheduling_pods
-from tenon.scheduling.bound import lower_bound
+from tenon.scheduling.bound.lower_bound import lower_bound
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Problem
 

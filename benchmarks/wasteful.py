@@ -28,7 +28,7 @@ from tenon.messages.disruption import PassCursor
 from tenon.resources import CPU as CORES
 from tenon.resources import parse_resources, total
 from tenon.scheduling.model import InstanceType, Node, Offering, Plan, Problem
-from tenon.scheduling.type_table import TypeTables
+from tenon.scheduling.offerings.type_table import TypeTables
 
 CATEGORY = "karpenter.k8s.aws/instance-category"
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

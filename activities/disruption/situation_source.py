@@ -39,7 +39,7 @@ from tenon.messages.provisioning import LaunchBreaker
 from tenon.provisioning.launch_breakers import held_as_a_whole, without_held_types
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of, scheduling_pools
-from tenon.scheduling.type_table import TypeTables
+from tenon.scheduling.offerings.type_table import TypeTables
 
 MAX_REMEMBERED = 1000
 """The maximum number of commands of which new hosts are remembered."""

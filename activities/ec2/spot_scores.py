@@ -6,7 +6,7 @@ from typing import Any
 
 from activities.ec2.client import Ec2
 from activities.ec2.errors import translated
-from tenon.scheduling.spot_scores import Configuration
+from tenon.scheduling.offerings.spot_scores import Configuration
 
 PAGE = 100
 MOST_PAGES = 10

@@ -22,7 +22,7 @@ from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of
 from tenon.scheduling.model import Plan, Problem
-from tenon.scheduling.spot_scores import with_spot_scores
+from tenon.scheduling.offerings.spot_scores import with_spot_scores
 
 
 class LiveSolver:

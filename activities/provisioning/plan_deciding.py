@@ -43,8 +43,8 @@ from tenon.provisioning.purchase import explanations
 from tenon.provisioning.refused_offerings import refused_for, with_refused_offerings
 from tenon.provisioning.shortage_waits import dear_nodes, elsewhere, held_back, without_dear_types
 from tenon.scheduling.explanation.type_choice import AttemptedAt, TypeChoiceExplainer
-from tenon.scheduling.local_disks import lost_disks
 from tenon.scheduling.model import InstanceType, Plan, Problem
+from tenon.scheduling.pods.local_disks import lost_disks
 
 log = loggers.PROVISIONER
 

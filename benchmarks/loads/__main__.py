@@ -33,10 +33,10 @@ from benchmarks.loads.search import search, violations
 from benchmarks.loads.whole_node_bound import whole_node_bound
 from benchmarks.loads.whole_node_plan import plan_on_nodes
 from tenon.provisioning.solving import solve_with_buffers
-from tenon.scheduling.bound import lower_bound, lower_bound_of_sizing
+from tenon.scheduling.bound.lower_bound import lower_bound, lower_bound_of_sizing
+from tenon.scheduling.bound.sizing_rules import sizing_cost
 from tenon.scheduling.model import Plan, Problem
-from tenon.scheduling.sizing_rules import sizing_cost
-from tenon.scheduling.type_table import TypeTables
+from tenon.scheduling.offerings.type_table import TypeTables
 
 NEARLY = 1e-6
 

@@ -66,7 +66,7 @@ def catalogue_digest() -> str:
 
 
 DIVISIBLE = "divisible nodes"
-"""How the bound of `tenon.scheduling.bound` is found."""
+"""How the bound of `tenon.scheduling.bound.lower_bound` is found."""
 
 
 @dataclass(frozen=True, slots=True)

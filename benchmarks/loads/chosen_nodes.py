@@ -9,10 +9,10 @@ from tenon.apis import labels
 from tenon.kube.pod import Pod
 from tenon.kube.pod_rules import PodRules
 from tenon.kube.requirements import IN, Requirement, Requirements
+from tenon.scheduling.bound.sizing_rules import sizing_cost
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, PlannedClaim, Pool, Problem
-from tenon.scheduling.pod_classes import NO_TERM
-from tenon.scheduling.sizing_rules import sizing_cost
+from tenon.scheduling.pods.pod_classes import NO_TERM
 
 
 @dataclass(frozen=True, slots=True)

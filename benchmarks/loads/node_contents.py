@@ -9,7 +9,7 @@ import highspy
 import numpy as np
 
 from benchmarks.loads.purchases import Flags, Floats, Integers, Purchases
-from tenon.scheduling.divisible_load import dense_program
+from tenon.scheduling.limited.divisible_load import dense_program
 
 RATIOS = (0.25, 0.5, 1.0, 2.0, 4.0)
 """How much a node's memory counts for its CPU, where resources are weighed against each other."""

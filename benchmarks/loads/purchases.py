@@ -1,8 +1,8 @@
 """What a bound over whole nodes knows of a plan: kinds of pods, and the ways to buy a node for them.
 
-It is the input of `tenon.scheduling.bound`, which knows the rules by which a plan sizes nodes, with what that bound has
-no use for: what a node uses of its NodePool's limits, how many pods NodePools of higher weight hold, and the most that
-a zone may have of pods that spread.
+It is the input of `tenon.scheduling.bound.lower_bound`, which knows the rules by which a plan sizes nodes, with what
+that bound has no use for: what a node uses of its NodePool's limits, how many pods NodePools of higher weight hold, and
+the most that a zone may have of pods that spread.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 from tenon.errors import TenonError
 from tenon.kube.pod import Pod
-from tenon.scheduling.bound_columns import Column, Demand, kind_of, read_demand, to_buy
-from tenon.scheduling.limits import counts_nodes
+from tenon.scheduling.bound.bound_columns import Column, Demand, kind_of, read_demand, to_buy
+from tenon.scheduling.bound.sizing_rules import SizingRules, ZoneSpread, sizing_rules, zone_spreads
 from tenon.scheduling.model import InstanceType, Plan, Pool, Problem
-from tenon.scheduling.pod_classes import Amounts
-from tenon.scheduling.sizing_rules import SizingRules, ZoneSpread, sizing_rules, zone_spreads
-from tenon.scheduling.type_table import TypeTables
+from tenon.scheduling.offerings.limits import counts_nodes
+from tenon.scheduling.offerings.type_table import TypeTables
+from tenon.scheduling.pods.pod_classes import Amounts
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -18,21 +18,21 @@ from benchmarks.loads.cases import Load
 from benchmarks.random_cases import Case
 from tenon.kube.pool_reasons import NoPlace, ObstacleKind
 from tenon.scheduling.claim_builder import claims_of
-from tenon.scheduling.column_packing import better_nodes, merged_load, packings_of
-from tenon.scheduling.columns import Master, NodePacking, trimmed
+from tenon.scheduling.column_generation.column_packing import better_nodes, merged_load, packings_of
+from tenon.scheduling.column_generation.columns import Master, NodePacking, trimmed
+from tenon.scheduling.column_generation.node_filling import fill
+from tenon.scheduling.column_generation.node_options import NodeOptions, Source
 from tenon.scheduling.deadline import never
 from tenon.scheduling.engine import fleets_of
-from tenon.scheduling.first_fit import close
-from tenon.scheduling.fleet import Fleet
-from tenon.scheduling.limited_columns import LimitedMaster, Rations
-from tenon.scheduling.limits import Limits
-from tenon.scheduling.load_partition import joined_state
+from tenon.scheduling.limited.limited_columns import LimitedMaster, Rations
 from tenon.scheduling.model import Plan, Problem
-from tenon.scheduling.node_filling import fill
-from tenon.scheduling.node_options import NodeOptions, Source
-from tenon.scheduling.packing import Bin
-from tenon.scheduling.packing import Load as PodLoad
-from tenon.scheduling.pod_classes import group, resource_names
+from tenon.scheduling.offerings.limits import Limits
+from tenon.scheduling.packing.bins import Bin
+from tenon.scheduling.packing.bins import Load as PodLoad
+from tenon.scheduling.packing.first_fit import close
+from tenon.scheduling.packing.fleet import Fleet
+from tenon.scheduling.packing.load_partition import joined_state
+from tenon.scheduling.pods.pod_classes import group, resource_names
 from tenon.simulation.document import plan_document
 from tests.oracle.judging import judge
 

@@ -20,7 +20,7 @@ from benchmarks.loads.node_inequalities import Inequality, Separation, first_ine
 from benchmarks.loads.purchases import Floats, Integers, Purchases
 from benchmarks.loads.spread_rows import spread_rows
 from tenon.errors import TenonError
-from tenon.scheduling.divisible_load import dense_program
+from tenon.scheduling.limited.divisible_load import dense_program
 
 SAFETY = 1e-6
 """Relative margin for the solver's tolerances."""

@@ -11,7 +11,7 @@ from benchmarks.loads.chosen_nodes import ChosenNode, plan_of_nodes
 from benchmarks.loads.purchases import Integers, Members, Purchases
 from benchmarks.loads.spread_rows import spread_rows
 from tenon.kube.pod import Pod
-from tenon.scheduling.divisible_load import dense_program
+from tenon.scheduling.limited.divisible_load import dense_program
 from tenon.scheduling.model import Plan, Problem
 
 

@@ -21,7 +21,7 @@ from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, selecting
 from tenon.kube.records import PodRecord
 from tenon.provisioning.cost_limits import Purchase
 from tenon.resources import NODES, Resources, add, subtract
-from tenon.scheduling.bound import lower_bound
+from tenon.scheduling.bound.lower_bound import lower_bound
 from tenon.scheduling.model import Node, Plan
 from tenon.shadow.batches import Batches, RealClaim
 from tenon.shadow.cluster import ModelCluster, begun

@@ -10,7 +10,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.commitments.coverage import NO_COVERAGE, Coverage
 from tenon.kube.offerings import OfferingKey
 from tenon.rollout.revisions import class_key
-from tenon.scheduling.spot_scores import ScoresOf
+from tenon.scheduling.offerings.spot_scores import ScoresOf
 from tenon.simulation import stated_scores
 from tenon.simulation.decisions import Reserved
 from worker.cache.planning_view import PlanningView

@@ -33,7 +33,7 @@ from tenon.manifests.concatenated_json import with_separators
 from tenon.manifests.faults import ManifestError, Source, in_order, one_line
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import InstanceType
-from tenon.scheduling.type_table import TypeTables
+from tenon.scheduling.offerings.type_table import TypeTables
 from tenon.simulation import market, stated_scores
 from tenon.simulation.class_types import ClassTypes
 from tenon.simulation.decisions import Decision, Question, decide
@@ -269,7 +269,7 @@ def _manifests(scope: SimulationInput) -> Objects:
 
 def _bounds(decision: Decision, tables: TypeTables) -> tuple[float, float, float]:
     """Lower bounds for the placed pods: of the price, of the price plus the charge per node, and of the sizing cost."""
-    from tenon.scheduling.bound import lower_bound_of_sizing, lower_bounds  # only this needs it
+    from tenon.scheduling.bound.lower_bound import lower_bound_of_sizing, lower_bounds  # only this needs it
 
     charges = (0.0, decision.problem.node_charge)
     price, cost = lower_bounds(decision.problem, charges, left_out=decision.plan.unschedulable, tables=tables)

@@ -10,7 +10,7 @@ from activities.ec2.spot_scores import SpotScoresReader
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.types.capacity_reservations import region_of
 from tenon.scheduling.model import Pool
-from tenon.scheduling.spot_scores import configuration_of
+from tenon.scheduling.offerings.spot_scores import configuration_of
 
 
 class LiveScores:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from tenon.disruption.nodes import NodeDetail
 from tenon.resources import NODES
-from tenon.scheduling.cluster_facts import ClusterFacts
+from tenon.scheduling.existing.cluster_facts import ClusterFacts
 from tenon.scheduling.model import Pool, Problem
-from tenon.scheduling.type_table import TypeTables
+from tenon.scheduling.offerings.type_table import TypeTables
 
 
 @dataclass(frozen=True, slots=True)

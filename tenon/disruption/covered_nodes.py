@@ -14,7 +14,7 @@ from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.nodes import NodeDetail
 from tenon.ec2.commitments.coverage import Coverage
 from tenon.ec2.commitments.pools import with_commitments, with_commitments_of
-from tenon.scheduling.commitments import covered_price
+from tenon.scheduling.offerings.commitments import covered_price
 
 
 def with_coverage(model: ClusterModel, coverage: Coverage) -> ClusterModel:

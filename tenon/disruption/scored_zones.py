@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tenon.disruption.cluster_model import ClusterModel
-from tenon.scheduling.spot_scores import ScoresOf, scored, with_spot_scores
+from tenon.scheduling.offerings.spot_scores import ScoresOf, scored, with_spot_scores
 
 
 def with_scores(model: ClusterModel, scores_of: ScoresOf) -> ClusterModel:

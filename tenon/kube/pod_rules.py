@@ -1,7 +1,7 @@
 """The constraints of a pod relative to other pods, and its preferences: topology spread, affinity, preferred nodes.
 
-This module only defines records, so that pods with the same constraints share one record. `tenon.scheduling.topology`
-implements them.
+This module only defines records, so that pods with the same constraints share one record.
+`tenon.scheduling.pods.topology` implements them.
 """
 
 from __future__ import annotations

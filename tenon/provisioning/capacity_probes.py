@@ -14,8 +14,8 @@ from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.provisioning.purchase_pauses import group_of
 from tenon.resources import NODES, add
-from tenon.scheduling.hourly_cost import with_used
 from tenon.scheduling.model import Plan, PlannedClaim, Pool
+from tenon.scheduling.offerings.hourly_cost import with_used
 
 MAX_GROUPS = 20
 """How many groups of pods one plan probes for."""

@@ -23,8 +23,8 @@ from tenon.kube.pod import Pod
 from tenon.messages.explanation import Explanation
 from tenon.provisioning.pools import instance_type_requirement, template_labels
 from tenon.resources import Resources, format_resources, parse_resources, total
-from tenon.scheduling.hourly_cost import COSTS
 from tenon.scheduling.model import PlannedClaim
+from tenon.scheduling.offerings.hourly_cost import COSTS
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """Without vowels and look-alikes, as in names that Kubernetes generates."""

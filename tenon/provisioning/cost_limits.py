@@ -18,8 +18,14 @@ from tenon.apis.nodepool import NodePool
 from tenon.provisioning.overlays import PoolTypes
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.resources import Resources
-from tenon.scheduling.hourly_cost import HOURLY_COST, TOTAL_HOURLY_COST, micro_dollars, priced_node, with_costs
 from tenon.scheduling.model import InstanceType, Node, Pool
+from tenon.scheduling.offerings.hourly_cost import (
+    HOURLY_COST,
+    TOTAL_HOURLY_COST,
+    micro_dollars,
+    priced_node,
+    with_costs,
+)
 
 
 @dataclass(frozen=True, slots=True)

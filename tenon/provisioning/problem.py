@@ -20,8 +20,8 @@ from tenon.provisioning.readiness import FRESH, Checks, what_makes_unusable
 from tenon.provisioning.refused_types import NOTHING_REFUSED
 from tenon.resources import Resources
 from tenon.rollout.revisions import class_key
-from tenon.scheduling.hourly_cost import limits_cost
 from tenon.scheduling.model import InstanceType, Node, Plan, Pool, Problem
+from tenon.scheduling.offerings.hourly_cost import limits_cost
 
 
 class Surroundings(Protocol):

@@ -18,8 +18,8 @@ from tenon.kube.taints import untolerated
 from tenon.provisioning.refused_types import Refused, RefusedType, obstacles_of, refused_types_of
 from tenon.resources import NODES, fits
 from tenon.scheduling.engine import solve
-from tenon.scheduling.hourly_cost import COSTS
 from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Plan, Pool, Problem
+from tenon.scheduling.offerings.hourly_cost import COSTS
 
 MAX_KINDS = 50
 """For how many kinds of pods a plan looks up what EC2 refuses: each takes milliseconds for each NodePool."""

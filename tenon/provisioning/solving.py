@@ -14,12 +14,12 @@ from tenon.apis import labels
 from tenon.kube.pod import Pod
 from tenon.kube.pool_reasons import NoPlace
 from tenon.kube.requirements import Requirements
-from tenon.scheduling.columns import Columns
+from tenon.scheduling.column_generation.columns import Columns
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.goals import follow_goals
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
 from tenon.scheduling.most_pods import solve_for_most_pods
-from tenon.scheduling.type_table import TypeTables
+from tenon.scheduling.offerings.type_table import TypeTables
 
 NO_ROOM = NoPlace.of("there is no room for it in addition to the waiting pods")
 

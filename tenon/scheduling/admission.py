@@ -12,23 +12,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tenon.kube.pod import Pod
-from tenon.scheduling.blast_radius import BlastRadius
-from tenon.scheduling.cluster_facts import ClusterFacts
 from tenon.scheduling.deadline import never
-from tenon.scheduling.domain_candidates import DomainCandidates
-from tenon.scheduling.domains import Domains, counts_node, value_on_node
+from tenon.scheduling.domains.domain_candidates import DomainCandidates
+from tenon.scheduling.domains.domain_values import Domains, counts_node, value_on_node
+from tenon.scheduling.domains.running_counts import RunningCounts, possible_on
+from tenon.scheduling.domains.topology_counts import TopologyCounts
 from tenon.scheduling.engine import templates_of
-from tenon.scheduling.existing_nodes import Room, rooms_of
-from tenon.scheduling.fleet import Fleet
+from tenon.scheduling.existing.cluster_facts import ClusterFacts
+from tenon.scheduling.existing.existing_nodes import Room, rooms_of
 from tenon.scheduling.model import Problem
-from tenon.scheduling.pod_classes import PodClass, group, resource_names
-from tenon.scheduling.relaxation import without_preferences
+from tenon.scheduling.offerings.type_table import TypeTables
+from tenon.scheduling.packing.fleet import Fleet
+from tenon.scheduling.pods.blast_radius import BlastRadius
+from tenon.scheduling.pods.pod_classes import PodClass, group, resource_names
+from tenon.scheduling.pods.relaxation import without_preferences
+from tenon.scheduling.pods.topology import AreaRules, Topology
+from tenon.scheduling.pods.topology_groups import HOSTNAME, topology_key
 from tenon.scheduling.reservations import in_order
-from tenon.scheduling.running_counts import RunningCounts, possible_on
-from tenon.scheduling.topology import AreaRules, Topology
-from tenon.scheduling.topology_counts import TopologyCounts
-from tenon.scheduling.topology_groups import HOSTNAME, topology_key
-from tenon.scheduling.type_table import TypeTables
 
 
 def depends_on_domains(pod: Pod) -> bool:

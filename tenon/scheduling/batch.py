@@ -13,15 +13,15 @@ from itertools import chain
 from tenon.kube.pod import Pod
 from tenon.kube.pool_reasons import NoPlace
 from tenon.kube.taints import Taint
-from tenon.scheduling.blast_radius import BlastRadius
-from tenon.scheduling.cluster_facts import ClusterFacts
-from tenon.scheduling.existing_nodes import Room, rooms_of
+from tenon.scheduling.domains.running_counts import RunningCounts
+from tenon.scheduling.existing.cluster_facts import ClusterFacts
+from tenon.scheduling.existing.existing_nodes import Room, rooms_of
 from tenon.scheduling.model import Pool, Problem
-from tenon.scheduling.pod_classes import PodClass, group, resource_names
-from tenon.scheduling.relaxation import forms
+from tenon.scheduling.pods.blast_radius import BlastRadius
+from tenon.scheduling.pods.pod_classes import PodClass, group, resource_names
+from tenon.scheduling.pods.relaxation import forms
+from tenon.scheduling.pods.topology import Topology
 from tenon.scheduling.reservations import in_order
-from tenon.scheduling.running_counts import RunningCounts
-from tenon.scheduling.topology import Topology
 
 
 class Batch:

@@ -12,14 +12,14 @@ from itertools import chain
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.resources import CPU, MEMORY, Resources
-from tenon.scheduling.commitments import commitment_of, covered_price, used_up_by
-from tenon.scheduling.fleet import Fleet
-from tenon.scheduling.limits import COMMITMENT, RESERVATION, Limits, counts_nodes
 from tenon.scheduling.model import LATER_LABELS, PlannedClaim
-from tenon.scheduling.packing import Bin, Load
+from tenon.scheduling.offerings.commitments import commitment_of, covered_price, used_up_by
+from tenon.scheduling.offerings.limits import COMMITMENT, RESERVATION, Limits, counts_nodes
+from tenon.scheduling.offerings.template import State, Template
+from tenon.scheduling.offerings.type_candidates import type_set
+from tenon.scheduling.packing.bins import Bin, Load
+from tenon.scheduling.packing.fleet import Fleet
 from tenon.scheduling.reservations import is_reserved
-from tenon.scheduling.template import State, Template
-from tenon.scheduling.type_candidates import type_set
 
 MAX_TYPES = 600
 """The most instance types that one NodeClaim lists."""

@@ -13,12 +13,12 @@ from dataclasses import replace
 
 from tenon.apis import labels
 from tenon.kube.requirements import IN, Requirement, Requirements
-from tenon.scheduling.fleet import Fleet
-from tenon.scheduling.hourly_cost import limits_cost, sold_as
 from tenon.scheduling.model import Pool
-from tenon.scheduling.pod_classes import PodClass
+from tenon.scheduling.offerings.hourly_cost import limits_cost, sold_as
+from tenon.scheduling.offerings.type_table import TypeTables
+from tenon.scheduling.packing.fleet import Fleet
+from tenon.scheduling.pods.pod_classes import PodClass
 from tenon.scheduling.reservations import is_reserved
-from tenon.scheduling.type_table import TypeTables
 
 _CAPACITY_TYPES = (labels.SPOT, labels.ON_DEMAND)
 """In the order in which a launch prefers them."""

@@ -14,14 +14,14 @@ from random import Random
 
 import numpy as np
 
-from tenon.scheduling.column_packing import build, merged_load, packed
-from tenon.scheduling.columns import ROUNDS, Master, NodePacking, Priced, Prices, buy, trimmed
-from tenon.scheduling.constrained_placement import Placer
+from tenon.scheduling.column_generation.column_packing import build, merged_load, packed
+from tenon.scheduling.column_generation.columns import ROUNDS, Master, NodePacking, Priced, Prices, buy, trimmed
+from tenon.scheduling.column_generation.node_options import NodeOptions, Source
+from tenon.scheduling.column_generation.ruin_and_recreate import CLOSE, NEARLY, PackedNode, price_of
+from tenon.scheduling.domains.constrained_placement import Placer
 from tenon.scheduling.first_fit_baseline import cost_of
-from tenon.scheduling.fleet import Fleet
-from tenon.scheduling.node_options import NodeOptions, Source
-from tenon.scheduling.ruin_and_recreate import CLOSE, NEARLY, PackedNode, price_of
-from tenon.scheduling.type_candidates import Floats, Numbers
+from tenon.scheduling.offerings.type_candidates import Floats, Numbers
+from tenon.scheduling.packing.fleet import Fleet
 
 FAR = 1.05
 """Nodes that cost more than this part of their linear program are far above it."""

@@ -15,21 +15,19 @@ from itertools import chain
 
 from tenon.kube.pod import Pod
 from tenon.kube.pool_reasons import Clause, NoPlace
-from tenon.scheduling import existing_nodes
 from tenon.scheduling.batch import Batch
-from tenon.scheduling.blast_radius import BlastRadius
 from tenon.scheduling.claim_builder import claims_of
-from tenon.scheduling.cluster_facts import ClusterFacts
-from tenon.scheduling.column_packing import MAX_NODES, repack_by_columns
-from tenon.scheduling.columns import Columns, ProgramFailedError
-from tenon.scheduling.commitments import by_commitment, commitment_of
-from tenon.scheduling.constrained_placement import Placer
+from tenon.scheduling.column_generation.column_packing import MAX_NODES, repack_by_columns
+from tenon.scheduling.column_generation.columns import Columns, ProgramFailedError
 from tenon.scheduling.cost_pools import by_capacity_type, one_of_each
-from tenon.scheduling.daemons import read_daemons
 from tenon.scheduling.deadline import Expired, never, without_rules
 from tenon.scheduling.domain_shares import share_again
-from tenon.scheduling.domains import Domains
-from tenon.scheduling.exclusive_claims import in_turns
+from tenon.scheduling.domains.constrained_placement import Placer
+from tenon.scheduling.domains.domain_values import Domains
+from tenon.scheduling.domains.group_starts import GroupStarts
+from tenon.scheduling.domains.topology_counts import TopologyCounts
+from tenon.scheduling.existing import existing_nodes
+from tenon.scheduling.existing.cluster_facts import ClusterFacts
 from tenon.scheduling.explanation.topology_conflicts import obstacle
 from tenon.scheduling.explanation.unschedulable_pods import explain
 from tenon.scheduling.first_fit_baseline import (
@@ -41,22 +39,24 @@ from tenon.scheduling.first_fit_baseline import (
     is_no_better,
     is_worthwhile,
 )
-from tenon.scheduling.fleet import Fleet
-from tenon.scheduling.group_starts import GroupStarts
-from tenon.scheduling.limited_packing import repack_within_limits
-from tenon.scheduling.local_disks import on_their_hosts
+from tenon.scheduling.limited.limited_packing import repack_within_limits
 from tenon.scheduling.model import Plan, PlannedClaim, Pool, Problem
-from tenon.scheduling.packing import Load
-from tenon.scheduling.pod_classes import PodClass
-from tenon.scheduling.relaxation import without_preferences
+from tenon.scheduling.offerings.commitments import by_commitment, commitment_of
+from tenon.scheduling.offerings.daemons import read_daemons
+from tenon.scheduling.offerings.template import Template
+from tenon.scheduling.offerings.type_table import TypeTables
+from tenon.scheduling.packing.bins import Load
+from tenon.scheduling.packing.fleet import Fleet
+from tenon.scheduling.packing.sizing import repack
+from tenon.scheduling.pods.blast_radius import BlastRadius
+from tenon.scheduling.pods.exclusive_claims import in_turns
+from tenon.scheduling.pods.local_disks import on_their_hosts
+from tenon.scheduling.pods.pod_classes import PodClass
+from tenon.scheduling.pods.relaxation import without_preferences
+from tenon.scheduling.pods.topology import Topology
+from tenon.scheduling.pods.topology_groups import AFFINITY
 from tenon.scheduling.reservations import drop_far_limits, is_paid_for, share_limits, used_up
 from tenon.scheduling.second_plan import cannot_pay, placement_of
-from tenon.scheduling.sizing import repack
-from tenon.scheduling.template import Template
-from tenon.scheduling.topology import Topology
-from tenon.scheduling.topology_counts import TopologyCounts
-from tenon.scheduling.topology_groups import AFFINITY
-from tenon.scheduling.type_table import TypeTables
 
 
 def solve(

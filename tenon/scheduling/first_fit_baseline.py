@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from tenon.scheduling.constrained_placement import Placer
-from tenon.scheduling.fleet import Fleet, Placement
+from tenon.scheduling.domains.constrained_placement import Placer
 from tenon.scheduling.model import Plan
+from tenon.scheduling.packing.fleet import Fleet, Placement
 
 EFFORT = 10_000
 """Plans are compared if pods x new nodes is at most this."""

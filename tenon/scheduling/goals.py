@@ -20,10 +20,10 @@ from tenon.apis.purchase_goals import Goals
 from tenon.money import per_hour
 from tenon.resources import CPU
 from tenon.scheduling.model import InstanceType, Node, Plan, PlannedClaim, Pool, Problem
-from tenon.scheduling.narrowing import Market, Markets, Sale, narrowed
+from tenon.scheduling.offerings.narrowing import Market, Markets, Sale, narrowed
+from tenon.scheduling.offerings.spot_scores import scores_text, zone_scores
+from tenon.scheduling.offerings.template import SPOT_FLEXIBILITY
 from tenon.scheduling.reservations import reservation_of
-from tenon.scheduling.spot_scores import scores_text, zone_scores
-from tenon.scheduling.template import SPOT_FLEXIBILITY
 from tenon.sentences import counted
 
 _SAME_PRICE = 1e-9

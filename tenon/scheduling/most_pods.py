@@ -15,16 +15,16 @@ from dataclasses import replace
 
 from tenon.kube.pod import Pod
 from tenon.resources import CPU, MEMORY, NODES
-from tenon.scheduling.columns import Columns
-from tenon.scheduling.commitments import covered_price
+from tenon.scheduling.column_generation.columns import Columns
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
-from tenon.scheduling.hourly_cost import COSTS, micro_dollars
-from tenon.scheduling.limited_packing import level
-from tenon.scheduling.limits import counts_nodes
+from tenon.scheduling.limited.limited_packing import level
 from tenon.scheduling.model import InstanceType, Plan, PlannedClaim, Pool, Problem
-from tenon.scheduling.pod_classes import resource_names
-from tenon.scheduling.type_table import TypeTables
+from tenon.scheduling.offerings.commitments import covered_price
+from tenon.scheduling.offerings.hourly_cost import COSTS, micro_dollars
+from tenon.scheduling.offerings.limits import counts_nodes
+from tenon.scheduling.offerings.type_table import TypeTables
+from tenon.scheduling.pods.pod_classes import resource_names
 from tenon.scheduling.within_costs import solve_within_costs
 
 PRICE_WEIGHT = 1e-6

@@ -16,12 +16,12 @@ from tenon.apis import labels
 from tenon.kube.pool_reasons import Obstacle, ObstacleKind
 from tenon.kube.requirements import IN, NOT_IN, Requirement, Requirements
 from tenon.resources import add, subtract
-from tenon.scheduling.fleet import Fleet
-from tenon.scheduling.hourly_cost import TOTAL_HOURLY_COST
-from tenon.scheduling.limits import COMMITMENT, OF_THE_ACCOUNT, RESERVATION
 from tenon.scheduling.model import InstanceType, Node, Offering, PlannedClaim, Pool
-from tenon.scheduling.pod_classes import PodClass
-from tenon.scheduling.template import Template
+from tenon.scheduling.offerings.hourly_cost import TOTAL_HOURLY_COST
+from tenon.scheduling.offerings.limits import COMMITMENT, OF_THE_ACCOUNT, RESERVATION
+from tenon.scheduling.offerings.template import Template
+from tenon.scheduling.packing.fleet import Fleet
+from tenon.scheduling.pods.pod_classes import PodClass
 
 _NOT_RESERVED = Requirement.new(labels.CAPACITY_TYPE, NOT_IN, (labels.RESERVED,))
 

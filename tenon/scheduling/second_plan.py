@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tenon.scheduling.first_fit_baseline import FleetPlan, cost_of
-from tenon.scheduling.fleet import Fleet, Placement, kind_of
+from tenon.scheduling.packing.fleet import Fleet, Placement, kind_of
 
 LEAST_SAVING = 0.0025
 """The part of the cost that the program must promise for a second plan."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tenon.apis import labels
-from tenon.scheduling.hourly_cost import COSTS, HOURLY_COST, TOTAL_HOURLY_COST, cost_as, limits_cost
 from tenon.scheduling.model import Plan, PlannedClaim, Pool, Problem
-from tenon.scheduling.narrowing import Markets, Sale, narrowed
+from tenon.scheduling.offerings.hourly_cost import COSTS, HOURLY_COST, TOTAL_HOURLY_COST, cost_as, limits_cost
+from tenon.scheduling.offerings.narrowing import Markets, Sale, narrowed
 
 
 def solve_within_costs(problem: Problem, solve: Callable[[Problem], Plan]) -> Plan:

@@ -35,12 +35,12 @@ from tenon.provisioning.shortage_waits import dear_nodes, elsewhere, held_back, 
 from tenon.provisioning.solving import solve_with_buffers
 from tenon.rollout.revisions import class_key
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
-from tenon.scheduling.local_disks import lost_disks
 from tenon.scheduling.model import InstanceType, Plan, Problem
 from tenon.scheduling.most_pods import solve_for_most_pods
-from tenon.scheduling.relaxation import without_preferences
-from tenon.scheduling.spot_scores import ScoresOf, no_scores, with_spot_scores
-from tenon.scheduling.type_table import TypeTables
+from tenon.scheduling.offerings.spot_scores import ScoresOf, no_scores, with_spot_scores
+from tenon.scheduling.offerings.type_table import TypeTables
+from tenon.scheduling.pods.local_disks import lost_disks
+from tenon.scheduling.pods.relaxation import without_preferences
 
 Placements = Mapping[str, tuple[Pod, ...]]
 

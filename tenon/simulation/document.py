@@ -11,10 +11,10 @@ from tenon.kube.pod import Pod
 from tenon.kube.pool_reasons import Clause, NoPlace, Obstacle, ObstacleKind
 from tenon.messages.base import REBOOT
 from tenon.resources import format_resources
+from tenon.scheduling.bound.sizing_rules import sizing_cost
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
-from tenon.scheduling.sizing_rules import sizing_cost
-from tenon.scheduling.type_table import TypeTables
+from tenon.scheduling.offerings.type_table import TypeTables
 from tenon.simulation.hourly_costs import hourly_costs
 
 if TYPE_CHECKING:

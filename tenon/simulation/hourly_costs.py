@@ -7,8 +7,8 @@ from typing import Any
 
 from tenon.apis.hourly_cost import MICRO_DOLLARS
 from tenon.money import per_hour, price_text
-from tenon.scheduling.hourly_cost import HOURLY_COST, TOTAL_HOURLY_COST
 from tenon.scheduling.model import Plan, Pool, Problem
+from tenon.scheduling.offerings.hourly_cost import HOURLY_COST, TOTAL_HOURLY_COST
 
 
 def hourly_costs(problem: Problem, plan: Plan) -> list[dict[str, Any]]:

@@ -18,8 +18,8 @@ from tenon.provisioning.problem import Cluster, problem_of, scheduling_pools
 from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.static_capacity import usable_static_pools
 from tenon.resources import NODES, add
-from tenon.scheduling.hourly_cost import with_used
 from tenon.scheduling.model import InstanceType, Plan
+from tenon.scheduling.offerings.hourly_cost import with_used
 from tenon.scheduling.reservations import with_places_taken
 from tenon.simulation.decisions import Question, sold
 

@@ -19,8 +19,8 @@ from tenon.resources import NODES, Resources, format_quantity, parse_resources
 from tenon.schedule.desired import Desired
 from tenon.schedule.node_pools import in_words
 from tenon.scheduling.goals import goal_sentences
-from tenon.scheduling.hourly_cost import COSTS, HOURLY_COST, TOTAL_HOURLY_COST, dollars_text
 from tenon.scheduling.model import Node, Pool
+from tenon.scheduling.offerings.hourly_cost import COSTS, HOURLY_COST, TOTAL_HOURLY_COST, dollars_text
 from tenon.sentences import counted, first_few
 from tenon.simulation.document import Document
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from tenon.apis import labels
 from tenon.manifests.faults import ManifestError, Source
 from tenon.scheduling.model import InstanceType, Pool
-from tenon.scheduling.spot_scores import ScoresOf
+from tenon.scheduling.offerings.spot_scores import ScoresOf
 
 _STATED = re.compile(r"(?P<zone>[a-z0-9-]+)=(?P<score>[1-9]|10)")
 

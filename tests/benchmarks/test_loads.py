@@ -9,7 +9,7 @@ import pytest
 from benchmarks.loads.__main__ import Row, as_table, summary
 from benchmarks.loads.cases import BEST_PLANS, KINDS, BestPlan, Load, loads
 from benchmarks.loads.search import search
-from tenon.scheduling.sizing_rules import sizing_cost
+from tenon.scheduling.bound.sizing_rules import sizing_cost
 from tests.tenon.scheduling.builders import CATALOG
 
 ENTRIES = json.loads(BEST_PLANS.read_text())["loads"]

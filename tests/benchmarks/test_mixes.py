@@ -11,7 +11,7 @@ from benchmarks.catalogue import reference_pool
 from benchmarks.go_random import GoRandom
 from benchmarks.mixes import MIXES, diverse, first_users, preference, scheduling_pods
 from tenon.resources import CPU, MEMORY
-from tenon.scheduling.bound import lower_bound
+from tenon.scheduling.bound.lower_bound import lower_bound
 from tenon.scheduling.model import Problem
 
 

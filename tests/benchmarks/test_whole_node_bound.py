@@ -23,11 +23,11 @@ from benchmarks.loads.whole_node_plan import plan_on_nodes
 from benchmarks.random_cases import Case
 from tenon.apis import labels
 from tenon.kube.pod import Pod
-from tenon.scheduling.bound import lower_bound_of_sizing
+from tenon.scheduling.bound.lower_bound import lower_bound_of_sizing
+from tenon.scheduling.bound.sizing_rules import sizing_cost
 from tenon.scheduling.catalog import parse_catalog
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
-from tenon.scheduling.sizing_rules import sizing_cost
 from tenon.simulation.document import plan_document
 from tests.oracle.judging import judge
 from tests.tenon.scheduling.between_pods import away, spread, web

@@ -26,9 +26,10 @@ from tenon.record.origin import Origin
 from tenon.record.plans import plan_entry
 from tenon.replay.decision_entries import disruption_entry, refused
 from tenon.replay.decision_inputs import DecisionInputs
-from tenon.scheduling import engine, sizing
+from tenon.scheduling import engine
 from tenon.scheduling.deadline import never
 from tenon.scheduling.model import Problem
+from tenon.scheduling.packing import sizing
 from tests.conformance.disruption_cluster import ClusterScenario
 from tests.conformance.disruption_scenario import FOLDER, read
 from tests.tenon.disruption.clusters import situation

@@ -12,7 +12,7 @@ from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error
 from activities.ec2.spot_scores import SpotScoresReader
 from sandbox.ec2.authorization.identities import POLICY, with_spot_scores_policy
-from tenon.scheduling.spot_scores import Configuration
+from tenon.scheduling.offerings.spot_scores import Configuration
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server

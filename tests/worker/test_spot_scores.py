@@ -14,7 +14,7 @@ from activities.ec2.errors import EC2Error
 from activities.provisioning.spot_scores import MAX_AGE, SpotScoreStore
 from tenon.apis import labels
 from tenon.kube.decode import decode_object
-from tenon.scheduling.spot_scores import Configuration
+from tenon.scheduling.offerings.spot_scores import Configuration
 from tests.activities.node.fake_kube import Recorder
 from tests.activities.provisioning.fake_view import READY, FakeTypes
 from tests.tenon.apis.case import EC2NODECLASS, NODEPOOL

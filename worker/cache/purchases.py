@@ -8,7 +8,7 @@ from tenon.kube.offerings import OfferingKey
 from tenon.kube.records import NodeRecord
 from tenon.provisioning.claims import largest_capacity
 from tenon.provisioning.cost_limits import Purchase
-from tenon.scheduling.hourly_cost import HOURLY_COST, TOTAL_HOURLY_COST
+from tenon.scheduling.offerings.hourly_cost import HOURLY_COST, TOTAL_HOURLY_COST
 from worker.cache.state import ClusterState
 
 

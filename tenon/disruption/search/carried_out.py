@@ -15,8 +15,8 @@ from tenon.disruption.nodes import NodeDetail
 from tenon.disruption.search.cost import NODE_BASE, eviction_cost
 from tenon.kube.pod import Pod
 from tenon.resources import NODES, subtract
-from tenon.scheduling.hourly_cost import limits_cost, priced_node, with_used
 from tenon.scheduling.model import InstanceType, Node, Plan, PlannedClaim, Pool
+from tenon.scheduling.offerings.hourly_cost import limits_cost, priced_node, with_used
 from tenon.scheduling.reservations import with_places_taken
 
 

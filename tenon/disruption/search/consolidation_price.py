@@ -15,9 +15,9 @@ from tenon.disruption.nodes import NodeDetail
 from tenon.ec2.launch.filters import PREFERRED_CAPACITY_TYPES
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import IN, Requirement, Requirements
-from tenon.scheduling.commitments import covered_price
-from tenon.scheduling.hourly_cost import COSTS, micro_dollars
 from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Offering, PlannedClaim, Pool, Problem
+from tenon.scheduling.offerings.commitments import covered_price
+from tenon.scheduling.offerings.hourly_cost import COSTS, micro_dollars
 
 SPOT_FLEXIBILITY = 15
 """How many cheaper types a single spot node needs before another spot node replaces it, and how many are sent (DIS-36).

@@ -16,8 +16,8 @@ from tenon.apis import labels
 from tenon.disruption.search.consolidation_price import allows
 from tenon.kube.pod import Pod
 from tenon.resources import CPU, MEMORY
-from tenon.scheduling.burstable import is_burstable
 from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Pool
+from tenon.scheduling.offerings.burstable import is_burstable
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 

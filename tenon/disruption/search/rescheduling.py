@@ -22,8 +22,8 @@ from tenon.resources import CPU, MEMORY, NODES, PODS, Resources, add, maximum, s
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
 from tenon.scheduling.goals import follow_goals
-from tenon.scheduling.hourly_cost import TOTAL_HOURLY_COST, total_cost, with_used
 from tenon.scheduling.model import Node, Plan, PlannedClaim, Pool, Problem
+from tenon.scheduling.offerings.hourly_cost import TOTAL_HOURLY_COST, total_cost, with_used
 from tenon.scheduling.reservations import with_places_credited, with_places_taken
 from tenon.scheduling.within_costs import solve_within_costs
 

@@ -16,9 +16,9 @@ from tenon.disruption.nodes import NodeDetail
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Toleration, untolerated
-from tenon.scheduling.existing_nodes import Room, rooms_of
+from tenon.scheduling.existing.existing_nodes import Room, rooms_of
 from tenon.scheduling.model import Node, Plan, Pool
-from tenon.scheduling.pod_classes import combined, resource_names
+from tenon.scheduling.pods.pod_classes import combined, resource_names
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Flags: TypeAlias = npt.NDArray[np.bool_]

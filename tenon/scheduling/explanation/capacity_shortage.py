@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from tenon.kube.pool_reasons import Obstacle, ObstacleKind
 from tenon.resources import CPU, NODES, PODS, binary_unit, format_quantity
-from tenon.scheduling.hourly_cost import COSTS, lacking_text, limit_text
-from tenon.scheduling.limits import Limits
-from tenon.scheduling.pod_classes import PodClass
-from tenon.scheduling.template import State, Template
-from tenon.scheduling.type_table import members
+from tenon.scheduling.offerings.hourly_cost import COSTS, lacking_text, limit_text
+from tenon.scheduling.offerings.limits import Limits
+from tenon.scheduling.offerings.template import State, Template
+from tenon.scheduling.offerings.type_table import members
+from tenon.scheduling.pods.pod_classes import PodClass
 
 StateCounts = Sequence[tuple[State, int]]
 """For each state of a node with the pod on it, the types that hold the pod."""

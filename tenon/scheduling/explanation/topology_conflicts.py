@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tenon.scheduling.constrained_placement import Placer
-from tenon.scheduling.domain_candidates import MAX_CANDIDATES, DomainCandidate
-from tenon.scheduling.pod_classes import PodClass
-from tenon.scheduling.topology import AreaRules
-from tenon.scheduling.topology_counts import TopologyCounts
-from tenon.scheduling.topology_groups import HOSTNAME
+from tenon.scheduling.domains.constrained_placement import Placer
+from tenon.scheduling.domains.domain_candidates import MAX_CANDIDATES, DomainCandidate
+from tenon.scheduling.domains.topology_counts import TopologyCounts
+from tenon.scheduling.pods.pod_classes import PodClass
+from tenon.scheduling.pods.topology import AreaRules
+from tenon.scheduling.pods.topology_groups import HOSTNAME
 
 _DOMAINS_SHOWN = 4
 

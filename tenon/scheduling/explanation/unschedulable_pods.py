@@ -14,11 +14,11 @@ from tenon.kube.taints import Taint
 from tenon.scheduling.explanation.capacity_shortage import shortage
 from tenon.scheduling.explanation.label_values_text import beyond_subnets, format_values
 from tenon.scheduling.explanation.topology_conflicts import single_values
-from tenon.scheduling.label_values import impossible
-from tenon.scheduling.limits import Limits
 from tenon.scheduling.model import OFFERING_KEYS
-from tenon.scheduling.pod_classes import PodClass
-from tenon.scheduling.template import State, Template
+from tenon.scheduling.offerings.label_values import impossible
+from tenon.scheduling.offerings.limits import Limits
+from tenon.scheduling.offerings.template import State, Template
+from tenon.scheduling.pods.pod_classes import PodClass
 
 _TERMS_SHOWN = 4
 """How many of a pod's alternatives a reason names."""

@@ -15,7 +15,7 @@ from activities.provisioning.solving import MAX_FILES, Limit, Solver
 from tenon.messages.provisioning import PlanResult
 from tenon.provisioning.problem_json import from_json
 from tenon.provisioning.solving import solve_with_buffers
-from tenon.scheduling import columns
+from tenon.scheduling.column_generation import columns
 from tenon.scheduling.deadline import Expired
 from tenon.scheduling.model import Plan, Problem
 from tests.activities.provisioning.setting import BATCH, Setting

@@ -6,10 +6,10 @@ No problem is known on which the engine raises. Python imports this before anyth
 from __future__ import annotations
 
 from tenon.provisioning import solving
-from tenon.scheduling.columns import Columns
+from tenon.scheduling.column_generation.columns import Columns
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.model import Plan, Problem
-from tenon.scheduling.type_table import TypeTables
+from tenon.scheduling.offerings.type_table import TypeTables
 
 FAULT = "tests.tenon.sh/engine-fault"
 _solved = solving.solve_with_buffers

@@ -24,7 +24,7 @@ from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Offering, Plan, PlannedClaim, Problem
-from tenon.scheduling.type_table import TypeTables
+from tenon.scheduling.offerings.type_table import TypeTables
 from tests.tenon.disruption.clusters import NOW, Cluster, NodeSpec, PodSpec, PoolSpec, findings, situation
 from tests.tenon.scheduling.builders import CATALOG, need, node, pod, pool
 

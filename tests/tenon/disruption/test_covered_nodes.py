@@ -16,8 +16,8 @@ from tenon.disruption.methods.consolidation import Consolidation
 from tenon.disruption.search.carried_out import carried_out
 from tenon.disruption.situation import Situation
 from tenon.ec2.commitments.coverage import Coverage
-from tenon.scheduling.hourly_cost import HOURLY_COST, micro_dollars
 from tenon.scheduling.model import Commitment, Plan
+from tenon.scheduling.offerings.hourly_cost import HOURLY_COST, micro_dollars
 from tests.tenon.disruption.clusters import Cluster, NodeSpec, PodSpec, PoolSpec, situation
 
 UNITS = {"m5.large": 4, "m5.xlarge": 8, "m5.2xlarge": 16}

@@ -22,8 +22,8 @@ from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of
 from tenon.provisioning.solving import solve_with_buffers
 from tenon.provisioning.static_node import affordable_nodes, static_node
-from tenon.scheduling.hourly_cost import HOURLY_COST, TOTAL_HOURLY_COST
 from tenon.scheduling.model import InstanceType, Plan, PlannedClaim, Problem
+from tenon.scheduling.offerings.hourly_cost import HOURLY_COST, TOTAL_HOURLY_COST
 from tests.activities.provisioning.fake_view import FakeView, node_pool
 from tests.tenon.scheduling.builders import CATALOG, ON_DEMAND, asking, catalog, entry, need, pod, replicas
 

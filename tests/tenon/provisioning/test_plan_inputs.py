@@ -24,8 +24,8 @@ from tenon.provisioning.plan_digest import plan_digest
 from tenon.provisioning.plan_document import MAX_NODES, InputsTooLargeError, PlanDocument
 from tenon.provisioning.plan_encoder import PlanInputEncoder
 from tenon.provisioning.solving import BatchSolver, solve_with_buffers
-from tenon.scheduling.hourly_cost import TOTAL_HOURLY_COST, with_costs
 from tenon.scheduling.model import Commitment, InstanceType, Offering, Plan, Problem
+from tenon.scheduling.offerings.hourly_cost import TOTAL_HOURLY_COST, with_costs
 from tests.tenon.scheduling.builders import CATALOG, TOLERATES_ALL, ZONES, node, pod, pool, problem, replicas
 from tests.tenon.scheduling.mixed_problem import EVEN, mixed
 from tests.tenon.scheduling.random_problems import problems

@@ -19,8 +19,9 @@ from tenon.provisioning.solving import BatchSolver, solve_with_buffers
 from tenon.record.entries import PlanEntry
 from tenon.record.origin import Origin
 from tenon.record.plans import plan_entry
-from tenon.scheduling import engine, sizing
+from tenon.scheduling import engine
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
+from tenon.scheduling.packing import sizing
 from tests.tenon.scheduling.builders import ON_DEMAND, node, pod, pool, problem, replicas
 
 NOW = datetime(2026, 11, 27, 6, tzinfo=UTC)

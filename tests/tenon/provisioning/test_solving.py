@@ -9,9 +9,9 @@ import pytest
 
 from tenon.kube.pod import Pod
 from tenon.provisioning.solving import BatchSolver, buffer_pods, solve_with_buffers
-from tenon.scheduling import type_table
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import InstanceType, Plan
+from tenon.scheduling.offerings import type_table
 from tests.tenon.scheduling.between_pods import domains, near, on_each, spread, web
 from tests.tenon.scheduling.builders import node, pod, pool, problem, replicas
 

@@ -17,10 +17,10 @@ from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Toleration
 from tenon.resources import CPU, MEMORY, add, fits
-from tenon.scheduling.bound import lower_bound
+from tenon.scheduling.bound.lower_bound import lower_bound
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import InstanceType, Plan, Problem
-from tenon.scheduling.type_table import TypeTable
+from tenon.scheduling.offerings.type_table import TypeTable
 from tests.tenon.scheduling.builders import (
     DEDICATED,
     ZONES,

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.search.rescheduling import Rescheduler
 from tenon.scheduling.batch import Batch
-from tenon.scheduling.cluster_facts import ClusterFacts
-from tenon.scheduling.domains import Domains
-from tenon.scheduling.room_index import RoomIndex
-from tenon.scheduling.template import Template
-from tenon.scheduling.topology_counts import TopologyCounts
+from tenon.scheduling.domains.domain_values import Domains
+from tenon.scheduling.domains.topology_counts import TopologyCounts
+from tenon.scheduling.existing.cluster_facts import ClusterFacts
+from tenon.scheduling.existing.room_index import RoomIndex
+from tenon.scheduling.offerings.template import Template
 from tests.tenon.disruption.clusters import Cluster, situation
 from tests.tenon.disruption.random_clusters import clusters
 

@@ -16,12 +16,14 @@ from tenon.kube.requirements import Requirements
 from tenon.kube.selectors import LabelSelector
 from tenon.kube.taints import Taint, Toleration
 from tenon.resources import CPU, MEMORY, PODS, add, fits
-from tenon.scheduling import columns, engine, limited_packing
-from tenon.scheduling.bound import lower_bound_of_sizing
-from tenon.scheduling.columns import Columns
+from tenon.scheduling import engine
+from tenon.scheduling.bound.lower_bound import lower_bound_of_sizing
+from tenon.scheduling.bound.sizing_rules import sizing_cost
+from tenon.scheduling.column_generation import columns
+from tenon.scheduling.column_generation.columns import Columns
 from tenon.scheduling.engine import solve
+from tenon.scheduling.limited import limited_packing
 from tenon.scheduling.model import Plan, Problem
-from tenon.scheduling.sizing_rules import sizing_cost
 from tests.tenon.scheduling.between_pods import away, web
 from tests.tenon.scheduling.builders import AMD64, CATALOG, ON_DEMAND, ZONES, need, pool, price, problem, replicas
 from tests.tenon.scheduling.mixed_problem import mixed

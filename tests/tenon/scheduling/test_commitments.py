@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tenon.apis import labels
 from tenon.kube.offerings import OfferingKey
-from tenon.scheduling.bound import lower_bounds
-from tenon.scheduling.columns import Columns
+from tenon.scheduling.bound.lower_bound import lower_bounds
+from tenon.scheduling.column_generation.columns import Columns
 from tenon.scheduling.engine import solve
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import Commitment, InstanceType, Plan, Pool

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tenon.apis import labels
 from tenon.kube.pod import Pod
 from tenon.scheduling import domain_shares, engine
-from tenon.scheduling.columns import Columns, ProgramFailedError
+from tenon.scheduling.bound.sizing_rules import sizing_cost
+from tenon.scheduling.column_generation.columns import Columns, ProgramFailedError
+from tenon.scheduling.domains.topology_counts import least_per_domain
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan
-from tenon.scheduling.sizing_rules import sizing_cost
-from tenon.scheduling.topology_counts import least_per_domain
 from tests.tenon.scheduling.between_pods import chosen, domains, near, spread, web
 from tests.tenon.scheduling.builders import AMD64, CATALOG, ON_DEMAND, ZONES, catalog, entry, node, pool, price, problem
 

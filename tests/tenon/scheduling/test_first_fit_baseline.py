@@ -14,8 +14,8 @@ from tenon.scheduling import engine
 from tenon.scheduling.claim_builder import claims_of
 from tenon.scheduling.engine import solve
 from tenon.scheduling.first_fit_baseline import EFFORT, MAX_CLASSES, FleetPlan, best, is_worthwhile
-from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.model import Plan, Problem
+from tenon.scheduling.packing.fleet import Fleet
 from tests.tenon.scheduling.builders import AMD64, ON_DEMAND, catalog, entry, pool, price, problem, replicas
 from tests.tenon.scheduling.random_problems import problems
 

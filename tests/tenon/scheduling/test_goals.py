@@ -21,8 +21,8 @@ from tenon.provisioning.solving import solve_with_buffers
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.goals import goal_sentences
 from tenon.scheduling.model import InstanceType, Node, Plan, PlannedClaim, Pool, Problem
-from tenon.scheduling.narrowing import GENERATION
-from tenon.scheduling.spot_scores import Configuration, configuration_of
+from tenon.scheduling.offerings.narrowing import GENERATION
+from tenon.scheduling.offerings.spot_scores import Configuration, configuration_of
 from tests.activities.provisioning.fake_view import node_pool
 from tests.tenon.scheduling.builders import (
     AMD64,

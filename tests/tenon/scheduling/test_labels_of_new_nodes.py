@@ -6,7 +6,7 @@ import pytest
 
 from tenon.apis import labels
 from tenon.kube.requirements import Requirement
-from tenon.scheduling.bound import lower_bound
+from tenon.scheduling.bound.lower_bound import lower_bound
 from tenon.scheduling.engine import solve
 from tests.tenon.scheduling.builders import asking, need, node, pool, problem
 

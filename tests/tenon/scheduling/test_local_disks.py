@@ -11,8 +11,8 @@ from tenon.kube.pod import LocalDisk, Pod
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
 from tenon.scheduling.engine import solve
-from tenon.scheduling.local_disks import lost_disks
 from tenon.scheduling.model import Node, Plan
+from tenon.scheduling.pods.local_disks import lost_disks
 from tests.tenon.scheduling.builders import ZONES, need, node, pool, problem
 from tests.tenon.scheduling.builders import pod as plain_pod
 

@@ -14,7 +14,7 @@ import pytest
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.scheduling import most_pods
-from tenon.scheduling.columns import Columns
+from tenon.scheduling.column_generation.columns import Columns
 from tenon.scheduling.engine import solve, solve_by_first_fit
 from tenon.scheduling.first_fit_baseline import Order
 from tenon.scheduling.model import InstanceType, Plan, Problem

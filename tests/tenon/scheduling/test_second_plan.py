@@ -10,8 +10,8 @@ from tenon.apis import labels
 from tenon.kube.pool_reasons import NoPlace
 from tenon.scheduling.engine import fleets_of
 from tenon.scheduling.first_fit_baseline import FleetPlan, cost_of
-from tenon.scheduling.fleet import Fleet, Kind, Program
 from tenon.scheduling.model import Plan
+from tenon.scheduling.packing.fleet import Fleet, Kind, Program
 from tenon.scheduling.second_plan import FAR, cannot_pay, placement_of
 from tests.tenon.scheduling.between_pods import spread, web
 from tests.tenon.scheduling.builders import AMD64, ON_DEMAND, ZONES, pool, problem, replicas

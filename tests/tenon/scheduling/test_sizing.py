@@ -13,13 +13,13 @@ from tenon.kube.pod_rules import PodRules, PodTerm
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.kube.selectors import LabelSelector
 from tenon.resources import CPU
-from tenon.scheduling import first_fit, sizing
-from tenon.scheduling.bound import lower_bound
+from tenon.scheduling.bound.lower_bound import lower_bound
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import NODE_CHARGE
-from tenon.scheduling.pod_classes import group, resource_names
-from tenon.scheduling.template import SPOT_FLEXIBILITY, Template
-from tenon.scheduling.type_table import TypeTable
+from tenon.scheduling.offerings.template import SPOT_FLEXIBILITY, Template
+from tenon.scheduling.offerings.type_table import TypeTable
+from tenon.scheduling.packing import first_fit, sizing
+from tenon.scheduling.pods.pod_classes import group, resource_names
 from tests.tenon.scheduling.between_pods import away, on_each, web
 from tests.tenon.scheduling.builders import (
     AMD64,

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 
 from tenon.apis import labels
-from tenon.scheduling.bound import lower_bound, lower_bound_of_sizing
-from tenon.scheduling.columns import Columns
+from tenon.scheduling.bound.lower_bound import lower_bound, lower_bound_of_sizing
+from tenon.scheduling.bound.sizing_rules import sizing_cost, sizing_rules
+from tenon.scheduling.column_generation.columns import Columns
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Problem
-from tenon.scheduling.sizing_rules import sizing_cost, sizing_rules
 from tests.tenon.scheduling.between_pods import away, spread, web
 from tests.tenon.scheduling.builders import ON_DEMAND, ZONES, catalog, entry, node, pool, problem, replicas
 from tests.tenon.scheduling.random_problems import problems

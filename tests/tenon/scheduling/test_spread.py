@@ -11,9 +11,9 @@ from tenon.apis import labels
 from tenon.kube.pod_rules import PodRules, SpreadRule
 from tenon.kube.selectors import LabelSelector
 from tenon.kube.taints import Taint
-from tenon.scheduling.columns import Columns
+from tenon.scheduling.bound.sizing_rules import sizing_cost
+from tenon.scheduling.column_generation.columns import Columns
 from tenon.scheduling.engine import solve
-from tenon.scheduling.sizing_rules import sizing_cost
 from tests.tenon.scheduling.between_pods import DB, WEB, chosen, domains, on_each, spread, web
 from tests.tenon.scheduling.builders import (
     CATALOG,

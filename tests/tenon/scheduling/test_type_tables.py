@@ -8,9 +8,9 @@ import pytest
 
 from tenon.kube.requirements import Requirements
 from tenon.resources import CPU, MEMORY
-from tenon.scheduling import type_table
-from tenon.scheduling.type_candidates import positions, type_set
-from tenon.scheduling.type_table import TypeTables
+from tenon.scheduling.offerings import type_table
+from tenon.scheduling.offerings.type_candidates import positions, type_set
+from tenon.scheduling.offerings.type_table import TypeTables
 from tests.tenon.scheduling.builders import CATALOG
 
 NAMES = (CPU, MEMORY)

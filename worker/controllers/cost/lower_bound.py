@@ -39,7 +39,7 @@ class LowerBound:
         snapshot: Snapshot = self._view.snapshot()
 
         def bound() -> float:
-            from tenon.scheduling.bound import lower_bound  # loads a solver that only this needs
+            from tenon.scheduling.bound.lower_bound import lower_bound  # loads a solver that only this needs
 
             on_nodes = snapshot.pods_by_claim().values()
             movable = [

@@ -14,7 +14,7 @@ from activities import metrics
 from tenon.apis.hourly_cost import MICRO_DOLLARS
 from tenon.apis.nodepool import NodePool
 from tenon.resources import Resources
-from tenon.scheduling.hourly_cost import HOURLY_COST, TOTAL_HOURLY_COST
+from tenon.scheduling.offerings.hourly_cost import HOURLY_COST, TOTAL_HOURLY_COST
 
 _UNITS = {"cpu": 1000, HOURLY_COST: MICRO_DOLLARS, TOTAL_HOURLY_COST: MICRO_DOLLARS}
 """How many units of a resource the gauges count as one: cores, and dollars an hour."""

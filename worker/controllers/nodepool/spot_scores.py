@@ -23,7 +23,7 @@ from tenon.kube.event_reasons import EventReason
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import scheduling_pools
 from tenon.provisioning.readiness import usable_pools
-from tenon.scheduling.spot_scores import Configuration, configuration_of
+from tenon.scheduling.offerings.spot_scores import Configuration, configuration_of
 from worker.cache.changes import Change
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView

@@ -33,7 +33,7 @@ from tenon.resources import NODES, Resources, format_resources, parse_resources
 from tenon.rollout.version_condition import with_version_held
 from tenon.rollout.versions import PoolRollout
 from tenon.schedule.off_condition import with_scheduled_off
-from tenon.scheduling.hourly_cost import micro_dollars
+from tenon.scheduling.offerings.hourly_cost import micro_dollars
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView

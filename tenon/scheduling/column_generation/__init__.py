@@ -1,0 +1,1 @@
+"""Chooses whole packings of nodes with a linear program, and improves them."""

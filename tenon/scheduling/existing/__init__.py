@@ -1,0 +1,1 @@
+"""The nodes that a cluster has, and the room on them."""
