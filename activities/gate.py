@@ -5,8 +5,8 @@ is therefore decided after these waits and not when the work starts. Work in thr
 worker's activities alone would not stop the calls that wait.
 
 The gate closes while another controller leads, and while it is not known whether one does
-(`worker/runtime/leader_conflict.py`). A call that is stopped fails with `StandingByError`. Nothing was sent, so its
-activity is safe to repeat.
+(`worker/runtime/election/leader_conflict.py`). A call that is stopped fails with `StandingByError`. Nothing was sent,
+so its activity is safe to repeat.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ FIXED: dict[str, str] = {
     "span_id": "the span in that trace",
     "exc_info": "the traceback of an error that Tenon does not expect",
 }
-"""The fields that `worker.runtime.log_lines` adds."""
+"""The fields that `worker.runtime.telemetry.log_lines` adds."""
 
 MEANINGS: dict[str, str] = {
     "accepted": "the NodeClaims whose nodes leave",

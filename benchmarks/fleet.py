@@ -43,8 +43,8 @@ from benchmarks.fleet_workflows import WAITING
 from benchmarks.running import WITHOUT_GRPC
 from sandbox.ec2.authorization import identities
 from sandbox.ports import free_ports
-from worker.runtime.profiling import gather
-from worker.runtime.temporal_plugin import TenonPlugin
+from worker.runtime.telemetry.profiling import gather
+from worker.runtime.temporal.temporal_plugin import TenonPlugin
 from workflows import names
 from workflows.disruption import DisruptionWorkflow
 from workflows.provisioner import ProvisionerWorkflow

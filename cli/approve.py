@@ -21,8 +21,8 @@ from cli.options import Cluster, Ticket
 from tenon.messages.command_approval import Refusal
 from tenon.messages.node import Operator, OperatorAnswer
 from tenon.node.ids import COMMAND_WORKFLOW, workflows_query
-from worker.runtime.encrypted_payloads import PayloadCodecError
-from worker.runtime.temporal_client import TemporalError
+from worker.runtime.temporal.encrypted_payloads import PayloadCodecError
+from worker.runtime.temporal.temporal_client import TemporalError
 from workflows import names
 from workflows.disruption_command import DisruptionCommandWorkflow
 

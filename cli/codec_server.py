@@ -18,8 +18,8 @@ from temporalio.api.common.v1 import Payload, Payloads
 from temporalio.converter import PayloadCodec
 
 from cli.application import create_app, examples
-from worker.runtime.encrypted_payloads import ENCRYPTION_CONFIG, PayloadCodecError
-from worker.runtime.payload_codec import EncryptionCodec
+from worker.runtime.temporal.encrypted_payloads import ENCRYPTION_CONFIG, PayloadCodecError
+from worker.runtime.temporal.payload_codec import EncryptionCodec
 
 app = create_app()
 

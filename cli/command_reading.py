@@ -25,7 +25,7 @@ from tenon.messages.command_steps import CommandProgress, DisruptInput
 from tenon.messages.disruption import DisruptionCommand, DisruptResult
 from tenon.node.ids import COMMAND_WORKFLOW, workflows_query
 from tenon.sentences import counted, first_few
-from worker.runtime.encrypted_payloads import PayloadCodecError
+from worker.runtime.temporal.encrypted_payloads import PayloadCodecError
 from workflows.disruption_command import DisruptionCommandWorkflow
 
 CONCURRENCY = 10

@@ -26,7 +26,7 @@ from cli.demo_tour import EXAMPLES, Tour, live_claims, node_link, run_command
 from tenon.apis.conditions import READY
 from tenon.kube.conditions import is_true
 from tenon.node.state import NodeClaimResult
-from worker.runtime.temporal_client import TemporalError, connect
+from worker.runtime.temporal.temporal_client import TemporalError, connect
 from workflows import names
 
 app = create_app()

@@ -33,7 +33,7 @@ from tenon.fleet.document import Fleet
 from tenon.kube.timestamps import format_instant
 from tenon.money import per_hour
 from tenon.sentences import first_few
-from worker.runtime.temporal_client import TemporalError
+from worker.runtime.temporal.temporal_client import TemporalError
 from workflows import names
 from workflows.disruption_command import DisruptionCommandWorkflow
 

@@ -38,8 +38,8 @@ from cli.switching.command import (
 from cli.switching.deployments import DeploymentError, Workload, karpenters, tenons
 from cli.switching.memory import SwitchMemoryError
 from tenon.migration.switch import Direction
-from worker.runtime.lease import LEASE_NAME
-from worker.runtime.temporal_client import TemporalError, connect
+from worker.runtime.election.lease import LEASE_NAME
+from worker.runtime.temporal.temporal_client import TemporalError, connect
 
 app = create_app()
 Lease = Annotated[

@@ -218,7 +218,7 @@ async def _in_temporal(name: str, context: Context | None) -> set[str]:
     from temporalio.service import RPCError
 
     from cli.nodes.visibility import whole_name_in_temporal
-    from worker.runtime.temporal_client import TemporalError, connect
+    from worker.runtime.temporal.temporal_client import TemporalError, connect
 
     try:
         return {await whole_name_in_temporal(await connect(), context.cluster, name)} - {name}
@@ -268,7 +268,7 @@ async def _history_of_workflows(
     from temporalio.service import RPCError
 
     from cli.history_of_workflows import history_of_workflows
-    from worker.runtime.temporal_client import connect, readable
+    from worker.runtime.temporal.temporal_client import connect, readable
 
     client = await connect()
     node_names = subject.names if subject is not None else ()

@@ -31,7 +31,7 @@ from cli.tearing_down.survey_table import print_survey
 from cli.tearing_down.workflow import TeardownError
 from tenon.messages.teardown import TeardownReport
 from tenon.teardown import page, report
-from worker.runtime.temporal_client import TemporalError, connect
+from worker.runtime.temporal.temporal_client import TemporalError, connect
 from worker.settings import SettingsError, parse_duration
 from workflows import names
 from workflows.teardown import TeardownWorkflow

@@ -23,8 +23,8 @@ from cli.temporal_ui import NoUiError, TemporalUi, ui_of
 from tenon.errors import TenonError
 from tenon.kube.node_names import AmbiguousNameError
 from tenon.node import ids
-from worker.runtime.encrypted_payloads import PayloadCodecError
-from worker.runtime.temporal_client import TemporalError, connect
+from worker.runtime.temporal.encrypted_payloads import PayloadCodecError
+from worker.runtime.temporal.temporal_client import TemporalError, connect
 from worker.settings import parse_duration
 from workflows import names
 

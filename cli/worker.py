@@ -13,7 +13,7 @@ from cli.application import create_app, examples
 from cli.setting_flags import FAULTS, SettingsCommand, refuse, with_setting_flags
 from worker import main
 from worker.own_namespace import own_namespace
-from worker.runtime import logs
+from worker.runtime.telemetry import logs
 from worker.settings import SettingsError, load_all
 from worker.settings.configmaps import read_in_child_process
 

@@ -12,7 +12,7 @@ from temporalio.client import Client
 from activities.kubernetes.client import Kube
 from sandbox.cluster import Sandbox
 from tests.watching_kube import WatchingKube
-from worker.runtime.temporal_client import connect
+from worker.runtime.temporal.temporal_client import connect
 
 
 @asynccontextmanager

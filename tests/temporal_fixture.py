@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
 
-from worker.runtime.temporal_plugin import TenonPlugin
+from worker.runtime.temporal.temporal_plugin import TenonPlugin
 from workflows.names import SEARCH_ATTRIBUTES
 
 

@@ -1,8 +1,8 @@
 """When a run continues as new, and on which version of the worker its next run begins.
 
 With worker versioning, a run that has done more than wait stays on the version that ran it
-(`worker/runtime/workflow_runner.py`). Temporal tells it when another version is to run it, and it continues as new
-there. So no version replays steps of another version.
+(`worker/runtime/temporal/workflow_runner.py`). Temporal tells it when another version is to run it, and it continues as
+new there. So no version replays steps of another version.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sends spans with OpenTelemetry's SDK. Only `worker/runtime/tracing.py` imports this module, if tracing is enabled.
+"""Sends spans with OpenTelemetry's SDK. If tracing is enabled, `worker/runtime/telemetry/tracing.py` imports it.
 
 Identifiers of root spans follow from the operation, so that every process knows them without a message, and a restarted
 one continues the trace. OpenTelemetry's samplers decide about the trace from its ID, so all processes decide the same.

@@ -28,7 +28,7 @@ from tenon.kube import object_json
 from tenon.kube.conditions import condition, is_true, true_since
 from tenon.node.registration import JOINS_WITHIN, NOT_JOINED
 from tenon.sentences import first_few
-from worker.runtime.lease import is_tenons
+from worker.runtime.election.lease import is_tenons
 
 CONCURRENCY = 8
 """Requests at the same time."""

@@ -6,10 +6,10 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from cli.diagnosis.finding import Finding, fault, ok, unknown
-from worker.runtime.search_attributes import create_command, missing_search_attributes
-from worker.runtime.temporal_client import EncryptionKeysError, TemporalError, connect
-from worker.runtime.version_routing import UNVERSIONED, Routing, VersionRouting, own_version
-from worker.runtime.worker_versions import DISABLED
+from worker.runtime.temporal.search_attributes import create_command, missing_search_attributes
+from worker.runtime.temporal.temporal_client import EncryptionKeysError, TemporalError, connect
+from worker.runtime.temporal.version_routing import UNVERSIONED, Routing, VersionRouting, own_version
+from worker.runtime.temporal.worker_versions import DISABLED
 from worker.settings import Settings
 from workflows import names
 

@@ -160,8 +160,8 @@ class WorkflowControl:
             raise ControlError(f"The workflow of {claim} does not answer ({_why(error)})") from None
 
     async def _connected(self) -> Any:
-        from worker.runtime.encrypted_payloads import PayloadCodecError
-        from worker.runtime.temporal_client import TemporalError, connect
+        from worker.runtime.temporal.encrypted_payloads import PayloadCodecError
+        from worker.runtime.temporal.temporal_client import TemporalError, connect
 
         if self._client is None:
             try:

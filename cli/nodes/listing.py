@@ -32,7 +32,7 @@ from tenon.fleet.rows import NodeRow
 from tenon.fleet.waiting import with_waits
 from tenon.messages.provisioning import LaunchReport, PendingPods, PurchasePause
 from tenon.node.state import NodeState, Stage
-from worker.runtime.temporal_client import TemporalError
+from worker.runtime.temporal.temporal_client import TemporalError
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 

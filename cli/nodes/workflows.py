@@ -25,8 +25,8 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.node_names import AmbiguousNameError, whole_name
 from tenon.kube.selector_text import SelectorError
 from tenon.node.ids import NODECLAIM_WORKFLOW, workflows_query
-from worker.runtime.encrypted_payloads import PayloadCodecError
-from worker.runtime.temporal_client import TemporalError, connect
+from worker.runtime.temporal.encrypted_payloads import PayloadCodecError
+from worker.runtime.temporal.temporal_client import TemporalError, connect
 
 T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z0-9.-]+")

@@ -22,8 +22,8 @@ from cli.rollout_status import PoolView, RolloutView, view_of_body
 from tenon.apis.managed import manages_pool
 from tenon.messages.rollout import PoolProgress
 from tenon.rollout.versions import rollouts_by_pool
-from worker.runtime.encrypted_payloads import PayloadCodecError
-from worker.runtime.temporal_client import TemporalError
+from worker.runtime.temporal.encrypted_payloads import PayloadCodecError
+from worker.runtime.temporal.temporal_client import TemporalError
 from workflows import names
 from workflows.rollout import RolloutWorkflow
 

@@ -11,8 +11,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from cli.context import ContextError
 from cli.simulating.refusals import ANSWERS_WITHIN, connected
 from tenon.messages.disruption import OpenCommand
-from worker.runtime.encrypted_payloads import PayloadCodecError
-from worker.runtime.temporal_client import TemporalError
+from worker.runtime.temporal.encrypted_payloads import PayloadCodecError
+from worker.runtime.temporal.temporal_client import TemporalError
 from workflows import names
 from workflows.disruption import DisruptionWorkflow
 

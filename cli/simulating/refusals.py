@@ -19,8 +19,8 @@ from tenon.node.launch_breaker import sentence, subject
 from tenon.provisioning.purchase_pauses import list_sentence
 from tenon.provisioning.shortage_sentences import waiting_sentence
 from tenon.sentences import counted
-from worker.runtime.encrypted_payloads import PayloadCodecError
-from worker.runtime.temporal_client import TemporalError, connect
+from worker.runtime.temporal.encrypted_payloads import PayloadCodecError
+from worker.runtime.temporal.temporal_client import TemporalError, connect
 
 ANSWERS_WITHIN = timedelta(seconds=5)
 """How long to wait for the workflow, which may have no worker. The plan does not depend on its answer."""

@@ -28,7 +28,7 @@ from tenon.apis.json_object import JsonObject
 from tenon.kube.event_reasons import EventReason
 from tenon.manifests.checking import check
 from tenon.sentences import counted, first_few
-from worker.runtime.lease import LEASE_NAME
+from worker.runtime.election.lease import LEASE_NAME
 from worker.settings.container_variables import Variables, source_name
 
 SHOWN = 5

@@ -22,8 +22,8 @@ from tenon.errors import TenonError
 from tenon.kube.claim_record import ClaimRecord
 from tenon.node.handback import handed_back
 from tenon.sentences import counted
-from worker.runtime.lease import is_tenons
-from worker.runtime.temporal_client import connect
+from worker.runtime.election.lease import is_tenons
+from worker.runtime.temporal.temporal_client import connect
 from workflows import names
 from workflows.garbage_collection import schedule_id
 

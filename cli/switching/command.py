@@ -36,7 +36,7 @@ from tenon.migration import node_states
 from tenon.migration.node_states import Difference
 from tenon.migration.switch import Direction, Phase, Switch
 from tenon.sentences import counted, first_few, lasting
-from worker.runtime.lease import LEASE_NAME
+from worker.runtime.election.lease import LEASE_NAME
 from worker.settings import parse_duration
 
 DEFAULT_REPLICAS = 2

@@ -17,7 +17,7 @@ from cli.switching.memory import Memory
 from cli.switching.observing import Watcher
 from tenon.migration.node_states import Difference, difference, instances
 from tenon.migration.switch import Direction, Step, StepKind, decide, waiting
-from worker.runtime.temporal_client import TemporalError
+from worker.runtime.temporal.temporal_client import TemporalError
 
 LOOK_SECONDS = 1.0
 SERVER_ERROR = 500

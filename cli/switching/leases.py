@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import LEASES
 from tenon.apis.json_object import JsonObject
-from worker.runtime.lease import LEASE_NAME, duration, is_tenons
+from worker.runtime.election.lease import LEASE_NAME, duration, is_tenons
 
 DEFAULT_SECONDS = 15.0
 

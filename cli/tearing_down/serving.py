@@ -22,8 +22,8 @@ from activities.ec2.provider import Ec2Provider
 from cli.tearing_down.workflow import TeardownError
 from tenon.ec2.families.cluster import Cluster
 from worker.runtime.assembly import region_of_environment
-from worker.runtime.search_attributes import ensure_search_attributes
-from worker.runtime.teardown_worker import teardown_queue, teardown_worker
+from worker.runtime.temporal.search_attributes import ensure_search_attributes
+from worker.runtime.temporal.teardown_worker import teardown_queue, teardown_worker
 from workflows import names
 
 LIVE_WITHIN = timedelta(seconds=90)

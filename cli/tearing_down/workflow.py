@@ -28,7 +28,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from tenon.errors import TenonError
 from tenon.messages.teardown import TeardownInput, TeardownReport
 from tenon.teardown import page
-from worker.runtime.teardown_worker import teardown_queue
+from worker.runtime.temporal.teardown_worker import teardown_queue
 from workflows import names
 from workflows.teardown import TeardownWorkflow
 

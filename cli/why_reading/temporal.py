@@ -17,8 +17,8 @@ from tenon.provisioning.purchase_pauses import list_sentence
 from tenon.provisioning.shortage_sentences import waiting_sentence
 from tenon.record.why.answer import Consulted, Source
 from tenon.record.why.node_life import NodeLife, life_of_result, life_of_state
-from worker.runtime.encrypted_payloads import PayloadCodecError
-from worker.runtime.temporal_client import TemporalError, connect
+from worker.runtime.temporal.encrypted_payloads import PayloadCodecError
+from worker.runtime.temporal.temporal_client import TemporalError, connect
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 

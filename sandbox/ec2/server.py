@@ -22,7 +22,7 @@ from sandbox.ec2.region import REGION, UnknownRegionError, check_region
 from sandbox.ec2.world import ClusterFacts, World
 from sandbox.ec2.wsgi import Front
 from sandbox.ports import LOOPBACK
-from worker.runtime.log_lines import TenonFormatter
+from worker.runtime.telemetry.log_lines import TenonFormatter
 
 if TYPE_CHECKING:
     from werkzeug.serving import BaseWSGIServer

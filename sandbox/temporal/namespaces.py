@@ -11,7 +11,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from sandbox.temporal import RETENTION_HOURS
-from worker.runtime.search_attributes import ensure_search_attributes
+from worker.runtime.temporal.search_attributes import ensure_search_attributes
 
 POLL_SECONDS = 0.1
 

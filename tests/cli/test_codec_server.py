@@ -15,7 +15,7 @@ from google.protobuf.json_format import MessageToDict
 from temporalio.api.common.v1 import Payload
 
 from cli.codec_server import MAX_BODY, application
-from worker.runtime.payload_codec import EncryptionCodec
+from worker.runtime.temporal.payload_codec import EncryptionCodec
 
 pytestmark = pytest.mark.integration
 

@@ -24,7 +24,7 @@ from tenon.apis.hashing import NODEPOOL_VERSION
 from tenon.migration.switch import Direction, Phase, Switch
 from tests.activities.node.fake_kube import START, Clock
 from tests.cli.test_switching import KARPENTER, LEASE, TENON, Cluster, deployment
-from worker.runtime.temporal_client import TemporalError
+from worker.runtime.temporal.temporal_client import TemporalError
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 

@@ -11,7 +11,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.kubernetes.client import Kube
 from cli.switching.clearing import StillLeadsError, end_workflows, marks_removed, wait_until_lease_free
-from worker.runtime.garbage_collection_schedule import ensure_schedule
+from worker.runtime.leader.garbage_collection_schedule import ensure_schedule
 from workflows import names
 from workflows.garbage_collection import schedule_id
 

@@ -24,7 +24,7 @@ from tenon.record.lines import line_of
 from tests.activities.record.kept import KeptRecord
 from tests.worker.record.entries import AT, launch, refusal, removal
 from tests.workflows.fake_steps import FakeSteps, command
-from worker.runtime.recorded_workflows import RecordInterceptor
+from worker.runtime.temporal.recorded_workflows import RecordInterceptor
 from workflows import names
 from workflows.disruption_command import DisruptionCommandWorkflow
 

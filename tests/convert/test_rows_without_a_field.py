@@ -11,7 +11,7 @@ import pytest
 
 SHOWN_BY = {
     "V1B-20": "tests/tenon/node/test_machine.py::test_v1b20_a_node_is_let_go_of_only_when_its_instance_is_gone",
-    "V1B-21": "tests/worker/test_setting_sources.py::test_v1b21_removed_settings_are_reported_and_ignored",
+    "V1B-21": "tests/worker/settings/test_setting_sources.py::test_v1b21_removed_settings_are_reported_and_ignored",
     "V1B-22": "tests/tenon/apis/versions/test_round_trips.py::test_v1_by_way_of_v1beta1_is_what_it_was",
     "V1B-23": "tests/convert/test_rows_without_a_field.py::test_v1b23_the_steps_delete_the_old_webhooks",
 }

@@ -28,8 +28,8 @@ from tests.e2e.conftest import MakePool, NewPool
 from tests.e2e.pools import SMALL, Pool, condition
 from tests.e2e.worker_process import environment
 from tests.workflows.waiting import until
-from worker.runtime.search_attributes import ensure_search_attributes
-from worker.runtime.temporal_client import TemporalError
+from worker.runtime.temporal.search_attributes import ensure_search_attributes
+from worker.runtime.temporal.temporal_client import TemporalError
 from workflows.names import SEARCH_ATTRIBUTES
 
 

@@ -29,7 +29,7 @@ from tests.e2e.upstream_story import Story, delete_at_once, held_for, standing_b
 from tests.e2e.worker import Worker
 from tests.faults.sweeping import sweep
 from tests.workflows.waiting import until
-from worker.runtime.lease import released_by_tenon
+from worker.runtime.election.lease import released_by_tenon
 
 DISRUPTED = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
 FENCE = {"key": "karpenter.sh/rebooting", "effect": "NoSchedule"}

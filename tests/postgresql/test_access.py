@@ -13,9 +13,9 @@ from sandbox.faults.frontend import Access, frontend
 from sandbox.temporal import NAMESPACE, namespaces
 from tests.postgresql.conftest import Working, live_and_end
 from tests.postgresql.tokens import Issuer
-from worker.runtime.search_attributes import ensure_search_attributes
-from worker.runtime.temporal_client import TemporalError, connect
-from worker.runtime.temporal_connection import Connection
+from worker.runtime.temporal.search_attributes import ensure_search_attributes
+from worker.runtime.temporal.temporal_client import TemporalError, connect
+from worker.runtime.temporal.temporal_connection import Connection
 from workflows.names import SEARCH_ATTRIBUTES
 
 Environment = dict[str, str]

@@ -27,7 +27,7 @@ from tests.faults.observer import LIVING, Observer, watching
 from tests.sandbox_clients import administrator, temporal_client
 from tests.sandbox_fixture import BOOT_SECONDS
 from tests.workflows.waiting import until
-from worker.runtime.worker_versions import LEAVE_WITHIN
+from worker.runtime.temporal.worker_versions import LEAVE_WITHIN
 from workflows import names as workflow_names
 from workflows.nodeclaim import NodeClaimWorkflow
 

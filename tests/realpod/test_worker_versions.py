@@ -21,7 +21,7 @@ from tests.image.container import stale
 from tests.realpod import archives
 from tests.realpod.rollouts import ANSWERS_WITHIN, NODES, Histories, Load, live_nodes, roll
 from tests.sandbox_fixture import BOOT_SECONDS
-from worker.runtime.version_routing import VersionRouting
+from worker.runtime.temporal.version_routing import VersionRouting
 from workflows import names
 
 FIRST, OTHER = "first", "other"

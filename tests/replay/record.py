@@ -22,7 +22,7 @@ from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
 from tests.replay import cluster_scenarios, node_scenarios, rollout_scenario, teardown_scenario
 from tests.temporal_fixture import temporal_binary
 from tests.workflows.waiting import until
-from worker.runtime.temporal_plugin import TenonPlugin
+from worker.runtime.temporal.temporal_plugin import TenonPlugin
 from workflows import names
 from workflows.names import SEARCH_ATTRIBUTES
 

@@ -28,7 +28,7 @@ from tenon.node.state import NodeClaimInput, NodeState, Stage
 from tenon.node.steps import Run, Step
 from tests.replay.record import SCENARIOS, recording
 from worker.runtime.assembly import WORKFLOWS
-from worker.runtime.temporal_plugin import TenonPlugin
+from worker.runtime.temporal.temporal_plugin import TenonPlugin
 from workflows import names
 
 DEFINITIONS = {

@@ -9,7 +9,7 @@ from temporalio.client import Client
 
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.serving import serving
-from worker.runtime.worker_versions import ENDS_ON
+from worker.runtime.temporal.worker_versions import ENDS_ON
 
 
 @asynccontextmanager

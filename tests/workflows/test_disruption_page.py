@@ -23,7 +23,7 @@ from tenon.messages.forecast import ConsolidationForecast, ForecastAnswer, Forec
 from tests.workflows.deciding_planner import Planner, answer, deciding, entry_of
 from tests.workflows.fake_steps import NOW, command, leaves_first
 from tests.workflows.waiting import until
-from worker.runtime.temporal_plugin import TenonPlugin
+from worker.runtime.temporal.temporal_plugin import TenonPlugin
 from workflows import disruption, names
 from workflows.disruption import DisruptionWorkflow
 from workflows.disruption_command import DisruptionCommandWorkflow

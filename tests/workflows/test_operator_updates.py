@@ -12,7 +12,7 @@ from temporalio.converter import PayloadCodec
 from temporalio.exceptions import ApplicationError
 
 from tenon.messages.node import Operator
-from worker.runtime.temporal_plugin import converter
+from worker.runtime.temporal.temporal_plugin import converter
 from workflows.operator_updates import UpdateRefusedError, update
 
 

@@ -32,8 +32,8 @@ from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.fake_steps import FakeSteps, command
 from tests.workflows.guarded_node import GUARDED
 from tests.workflows.node_workflow import live, node
-from worker.runtime.measured_workflows import MeasureInterceptor
-from worker.runtime.recorded_workflows import RecordInterceptor
+from worker.runtime.temporal.measured_workflows import MeasureInterceptor
+from worker.runtime.temporal.recorded_workflows import RecordInterceptor
 from workflows import names
 from workflows.disruption_command import DisruptionCommandWorkflow
 

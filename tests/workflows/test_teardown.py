@@ -32,7 +32,7 @@ from tenon.teardown.draining import FAILS_FOR
 from tests.activities.record.kept import KeptRecord
 from tests.replay.record import recording
 from tests.replay.teardown_scenario import LATE, ONE, PROTECTED, Account
-from worker.runtime.recorded_workflows import RecordInterceptor
+from worker.runtime.temporal.recorded_workflows import RecordInterceptor
 from workflows import names
 from workflows.teardown import MAX_HISTORY, TeardownWorkflow
 

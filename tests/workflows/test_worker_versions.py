@@ -32,11 +32,11 @@ from tests.workflows.node_workflow import Handle, at, blocked, live, newest
 from tests.workflows.serving import serving
 from tests.workflows.test_code_versions import OLD_STEP, new_step
 from tests.workflows.waiting import until
-from worker.runtime import version_routing, worker_versions
-from worker.runtime.temporal_plugin import converter
-from worker.runtime.version_routing import BUILD_ID, Routing, VersionRouting
-from worker.runtime.worker_versions import WorkerVersions, deployment_config, errors_that_end_runs
-from worker.runtime.workflow_runner import TASK_FAILURES, TenonWorkflowRunner
+from worker.runtime.temporal import version_routing, worker_versions
+from worker.runtime.temporal.temporal_plugin import converter
+from worker.runtime.temporal.version_routing import BUILD_ID, Routing, VersionRouting
+from worker.runtime.temporal.worker_versions import WorkerVersions, deployment_config, errors_that_end_runs
+from worker.runtime.temporal.workflow_runner import TASK_FAILURES, TenonWorkflowRunner
 from worker.settings import Settings, load
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow

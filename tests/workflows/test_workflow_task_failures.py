@@ -13,7 +13,7 @@ from temporalio.worker import Worker
 from temporalio.workflow import NondeterminismError
 
 from tests.workflows.waiting import until
-from worker.runtime.temporal_plugin import TenonPlugin
+from worker.runtime.temporal.temporal_plugin import TenonPlugin
 
 pytestmark = pytest.mark.integration
 

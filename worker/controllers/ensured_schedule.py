@@ -19,4 +19,4 @@ class EnsuredSchedule:
 
 
 EnsureSchedule = Callable[[Client, str, Schedule], Awaitable[EnsuredSchedule]]
-"""Creates the Schedule of this id, or corrects it. `worker.runtime.temporal_schedules`."""
+"""Creates the Schedule of this id, or corrects it. `worker.runtime.temporal.temporal_schedules`."""

@@ -44,13 +44,13 @@ from tenon.ec2.families.cluster import Cluster
 from worker.own_namespace import own_namespace
 from worker.record.plan_inputs import open_plan_inputs
 from worker.record.record import Record, open_record
-from worker.runtime.activity_lanes import Activity, by_lane
-from worker.runtime.activity_retries import RetryAfterInterceptor
 from worker.runtime.concurrency import concurrency
-from worker.runtime.measured_workflows import MeasureInterceptor
-from worker.runtime.recorded_workflows import RecordInterceptor
-from worker.runtime.teardown_worker import teardown_worker
-from worker.runtime.worker_versions import deployment_config, errors_that_end_runs
+from worker.runtime.temporal.activity_lanes import Activity, by_lane
+from worker.runtime.temporal.activity_retries import RetryAfterInterceptor
+from worker.runtime.temporal.measured_workflows import MeasureInterceptor
+from worker.runtime.temporal.recorded_workflows import RecordInterceptor
+from worker.runtime.temporal.teardown_worker import teardown_worker
+from worker.runtime.temporal.worker_versions import deployment_config, errors_that_end_runs
 from worker.settings import Settings, SettingsError
 from workflows import names
 from workflows.disruption import DisruptionWorkflow

@@ -25,18 +25,18 @@ from worker.controllers.interruption.confirmation import InstanceReader
 from worker.controllers.interruption.notices import InterruptionController
 from worker.controllers.node.startup_cordon import StartupCordonController
 from worker.own_namespace import own_namespace
-from worker.runtime import leader
 from worker.runtime.assembly import Clients, connect, connect_for_leases, warm_up
-from worker.runtime.leader_conflict import LeaderConflict
-from worker.runtime.lease import IDENTITY_PREFIX, LeaseElection
+from worker.runtime.election.leader_conflict import LeaderConflict
+from worker.runtime.election.lease import IDENTITY_PREFIX, LeaseElection
+from worker.runtime.election.temporal_isolation import TemporalIsolation
+from worker.runtime.leader import leader
 from worker.runtime.memory import freeze_cache_records
 from worker.runtime.outage import watch_api_server
 from worker.runtime.process import Readiness, run, until_stopped
 from worker.runtime.provisioner_reports import InterruptedOfferings
-from worker.runtime.temporal_client import watch_temporal
-from worker.runtime.temporal_connection import Connection, connected
-from worker.runtime.temporal_isolation import TemporalIsolation
-from worker.runtime.tracing import tracing_wanted
+from worker.runtime.telemetry.tracing import tracing_wanted
+from worker.runtime.temporal.temporal_client import watch_temporal
+from worker.runtime.temporal.temporal_connection import Connection, connected
 from worker.settings import Settings
 from worker.webhook.definitions import reconcile_definitions
 

@@ -11,7 +11,7 @@ import os
 import sys
 from typing import NoReturn
 
-from worker.runtime.tracing import flush_spans
+from worker.runtime.telemetry.tracing import flush_spans
 
 
 def hard_exit(status: int) -> NoReturn:

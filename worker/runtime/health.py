@@ -22,8 +22,8 @@ from typing import IO
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from worker.runtime.profiling import asked, gather
-from worker.runtime.text_metrics import process_text, scraped_texts, temporal_text
+from worker.runtime.telemetry.profiling import asked, gather
+from worker.runtime.telemetry.text_metrics import process_text, scraped_texts, temporal_text
 
 SILENCE_LIMIT = 60.0
 """Seconds without a report after which a child counts as dead."""

@@ -17,15 +17,15 @@ from activities.clock import utc_now
 from activities.kubernetes.events import EventRecorder
 from activities.node.launch_breakers import LaunchBreakers
 from worker.runtime.assembly import connect, connect_for_leases, io_workers, warm_up
+from worker.runtime.election.leader_conflict import LeaderConflict
 from worker.runtime.launch_reports import report_launches
-from worker.runtime.leader_conflict import LeaderConflict
 from worker.runtime.outage import watch_api_server
 from worker.runtime.process import Readiness, run, until_stopped
-from worker.runtime.search_attributes import ensure_search_attributes
-from worker.runtime.temporal_client import watch_temporal
-from worker.runtime.temporal_connection import Connection, connected
-from worker.runtime.tracing import tracing_wanted
-from worker.runtime.worker_versions import WorkerVersions, is_newest_revision
+from worker.runtime.telemetry.tracing import tracing_wanted
+from worker.runtime.temporal.search_attributes import ensure_search_attributes
+from worker.runtime.temporal.temporal_client import watch_temporal
+from worker.runtime.temporal.temporal_connection import Connection, connected
+from worker.runtime.temporal.worker_versions import WorkerVersions, is_newest_revision
 from worker.settings import Settings
 from worker.webhook.serving import conversions_served
 

@@ -22,13 +22,13 @@ from activities.ec2.errors import EC2Error
 from activities.kubernetes.errors import ApiError, ApiUnreachableError, ConfigError
 from activities.metrics import EVENT_LOOP_COMPUTING, EVENT_LOOP_LAG
 from worker.log_rate_limit import ActivityFailureFilter
-from worker.runtime import logs
 from worker.runtime.child_processes import EXIT_UNUSABLE, METRICS_FOLDER, REPORT_FD, report_failure, report_health
 from worker.runtime.hard_exit import hard_exit
 from worker.runtime.memory import bound_allocator, shrink_tls_buffers, watch_memory
-from worker.runtime.profiling import serve_profiles
-from worker.runtime.temporal_client import TemporalError
-from worker.runtime.tracing import set_up_tracing
+from worker.runtime.telemetry import logs
+from worker.runtime.telemetry.profiling import serve_profiles
+from worker.runtime.telemetry.tracing import set_up_tracing
+from worker.runtime.temporal.temporal_client import TemporalError
 from worker.settings import Settings, SettingsError, load
 
 PERIOD = 0.05

@@ -18,14 +18,14 @@ from tenon.messages.garbage_collection import Figures, GarbageCollectionResult
 from tests.activities.garbage_collection.lost import LATER, Cluster
 from tests.ec2.samples import node_claim
 from tests.workflows.waiting import until
-from worker.runtime.garbage_collection_schedule import (
+from worker.runtime.leader.garbage_collection_schedule import (
     ensure_schedule,
     reconcile_schedule,
     sweep_has_left_work,
     sweep_now,
 )
-from worker.runtime.payload_codec import EncryptionCodec
-from worker.runtime.temporal_plugin import TenonPlugin
+from worker.runtime.temporal.payload_codec import EncryptionCodec
+from worker.runtime.temporal.temporal_plugin import TenonPlugin
 from workflows import names
 from workflows.garbage_collection import schedule_id
 

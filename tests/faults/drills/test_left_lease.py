@@ -12,7 +12,7 @@ from tests.e2e.pools import SMALL
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.conftest import Observe
 from tests.workflows.waiting import until
-from worker.runtime.lease import LEASE_NAME
+from worker.runtime.election.lease import LEASE_NAME
 
 MAX_DURATION = 2147483647
 """Seconds: the most that a Lease can say, 68 years."""

@@ -18,7 +18,7 @@ from sandbox.ec2.client import Ec2Admin
 from tests.e2e.conftest import MakePool
 from tests.e2e.pools import SMALL, Pool
 from tests.workflows.waiting import until
-from worker.runtime.lease import LEASE_NAME
+from worker.runtime.election.lease import LEASE_NAME
 from workflows import names
 
 COUNT = 100

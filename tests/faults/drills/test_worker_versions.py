@@ -24,7 +24,7 @@ from tests.e2e.pools import NAMESPACE, SMALL, Pool
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.drills.test_rolling import EXTRA_STEP, other_version
 from tests.workflows.waiting import until
-from worker.runtime.worker_versions import LEAVE_WITHIN
+from worker.runtime.temporal.worker_versions import LEAVE_WITHIN
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 

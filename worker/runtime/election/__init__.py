@@ -1,0 +1,1 @@
+"""Which replica leads, and whether another controller manages the cluster's nodes."""

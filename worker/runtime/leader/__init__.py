@@ -1,0 +1,1 @@
+"""What only the replica that holds the Lease runs: controllers, planning, and what these announce."""

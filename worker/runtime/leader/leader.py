@@ -1,0 +1,288 @@
+"""What the leader does until it loses the Lease: its controllers, planning, and what needs a Temporal client."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import uuid
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+from temporalio.client import Client
+from temporalio.service import RPCError
+from temporalio.worker import Worker
+
+from activities import loggers
+from activities.clock import utc_now
+from activities.disruption.calendars import Calendars
+from activities.ec2.account_commitments import AccountCommitmentsReader
+from activities.ec2.account_quotas import AccountQuotas
+from activities.ec2.instance_statuses import failing
+from activities.ec2.spot_scores import SpotScoresReader
+from activities.rollout.advancing import RolloutAdvancer
+from activities.rollout.launchable import VersionTypes
+from worker.cache.cluster import ClusterCache
+from worker.cache.rollout_view import RolloutView
+from worker.controllers.base import Controller
+from worker.controllers.cost.lower_bound import LowerBound
+from worker.controllers.cost.sampling import CostController
+from worker.controllers.disruption.disruption_freezes import DisruptionFreezeController
+from worker.controllers.disruption.ended_commands import DisruptionCommandController
+from worker.controllers.disruption.freeze_calendars import FreezeCalendarController
+from worker.controllers.disruption.legacy_node_repair import LegacyNodeRepairController
+from worker.controllers.disruption.node_repair_policies import NodeRepairPolicyController
+from worker.controllers.disruption.nodeclaim_conditions import NodeClaimDisruptionController
+from worker.controllers.disruption.pod_deletion_costs import PodDeletionCostController
+from worker.controllers.disruption.replacements import ReplacementController
+from worker.controllers.garbage_collection.sweeps import SweepController, quiet_interval
+from worker.controllers.interruption.instance_status import InstanceStatusController
+from worker.controllers.node.blocked_nodes import BlockedNodesController
+from worker.controllers.node.consistency import NodeClaimConsistencyController
+from worker.controllers.node.finalizer import NodeClaimFinalizerController
+from worker.controllers.node.nodeclaim_workflows import NodeClaimWorkflowController
+from worker.controllers.node.not_ready_nodes import NotReadyNodeController
+from worker.controllers.node.pod_annotations import PodAnnotationsController
+from worker.controllers.node.pod_events import PodEventsController
+from worker.controllers.nodeclass.account_commitments import AccountCommitmentsController
+from worker.controllers.nodeclass.account_quotas import AccountQuotasController
+from worker.controllers.nodeclass.capacity_reservations import (
+    CapacityBlockExpirationController,
+    FreedPlacesController,
+    ReservedCapacityTypeController,
+)
+from worker.controllers.nodeclass.instance_type_metrics import InstanceTypeMetricsController
+from worker.controllers.nodeclass.nodeclass_workflows import NodeClassWorkflowController
+from worker.controllers.nodeclass.refresh import NodeClassRefreshController
+from worker.controllers.nodeclass.zonal_shift import ZonalShiftController
+from worker.controllers.nodepool.prices import PoolPrices
+from worker.controllers.nodepool.revisions import NodeRevisionController
+from worker.controllers.nodepool.rollouts import NodeRolloutController
+from worker.controllers.nodepool.schedules import NodeScheduleController
+from worker.controllers.nodepool.spot_scores import SpotPlacementScoresController
+from worker.controllers.nodepool.status import NodePoolStatusController
+from worker.controllers.nodepool.temporal_schedules import ScheduleApplier, TemporalScheduleController
+from worker.controllers.observability.cluster_metrics import ClusterMetrics
+from worker.controllers.provisioning.capacity_buffer import CapacityBufferController
+from worker.controllers.provisioning.node_overlay import NodeOverlayController
+from worker.controllers.provisioning.purchase_turns import PurchaseTurns
+from worker.controllers.provisioning.static_nodepool import StaticNodePoolController
+from worker.controllers.provisioning.warm_nodes import WarmNodeController
+from worker.own_namespace import own_namespace
+from worker.runtime.assembly import BUILD_ID, Clients
+from worker.runtime.child_processes import METRICS_FOLDER
+from worker.runtime.launch_reports import stored_launches
+from worker.runtime.leader.disabled_gates import warn_of_disabled_gates
+from worker.runtime.leader.garbage_collection_schedule import reconcile_schedule, sweep_has_left_work, sweep_now
+from worker.runtime.leader.leader_announcements import Announcements
+from worker.runtime.leader.legacy_serving import serve_legacy
+from worker.runtime.leader.plan_activities import PlanActivities
+from worker.runtime.leader.planning import Planning, plan_parts
+from worker.runtime.temporal.activity_lanes import by_lane
+from worker.runtime.temporal.activity_retries import RetryAfterInterceptor
+from worker.runtime.temporal.temporal_connection import Connection
+from worker.runtime.temporal.temporal_schedules import ensure_schedule
+from worker.settings import Settings
+from worker.settings.record_sinks import parse_record_sinks
+from workflows import names
+from workflows.options import PLANNING
+
+log = loggers.PROCESS
+
+TEMPORAL_PAUSE = 2.0
+"""Seconds between two attempts of a call that Temporal did not answer."""
+
+
+async def lead(settings: Settings, temporal: Connection, clients: Clients, cache: ClusterCache) -> None:
+    """Serve the plan queues and run the controllers until cancelled."""
+    kube, gates = clients.kube, settings.feature_gates
+    folder = os.environ.get(METRICS_FOLDER)
+    cluster_metrics: ClusterMetrics | None = None
+    if folder and not settings.disable_cluster_state_observability:
+        cluster_metrics = ClusterMetrics(cache, Path(folder))
+    planning = plan_parts(settings, clients, cache, cluster_metrics)
+    controllers = _controllers(settings, clients, cache, planning)
+    async with asyncio.TaskGroup() as group:
+        for controller in controllers:
+            group.create_task(controller.run(), name=controller.name)
+        group.create_task(serve_legacy(kube, clients.recorder, cache, settings, clients.ec2.cluster), name="legacy")
+        group.create_task(warn_of_disabled_gates(kube, gates), name="disabled gates")
+        if cluster_metrics is not None:
+            group.create_task(cluster_metrics.run(), name="cluster metrics")
+        try:
+            await temporal.serve(lambda client: _decide(client, clients, settings, cache, planning))
+        finally:
+            planning.moves.close()
+
+
+def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, planning: Planning) -> list[Controller]:
+    """The leader's controllers that need no Temporal client."""
+    kube, view, gates = clients.kube, planning.view, settings.feature_gates
+    prices = PoolPrices()
+    controllers: list[Controller] = [
+        NodePoolStatusController(
+            kube,
+            clients.recorder,
+            cache,
+            view,
+            static_capacity=gates.static_capacity,
+            measured=not settings.disable_cluster_state_observability,
+            refusals=planning.refusals,
+            slowed=planning.slowed,
+            prices=prices,
+            policy=planning.policy,
+        ),
+        PodEventsController(kube, cache),
+        PodAnnotationsController(clients.recorder, cache, deletion_costs_managed=gates.pod_deletion_cost_management),
+        DisruptionFreezeController(kube, cache, view),
+        FreezeCalendarController(kube, cache, view, Calendars(insecure=settings.insecure_calendars).read),
+        NodeScheduleController(kube, cache, view, planning.room.rooms, capacity_buffers=gates.capacity_buffer),
+        NodeRevisionController(kube, cache, view, own_namespace()),
+        NodeClaimDisruptionController(
+            kube, cache, view, clients.ec2, settings.cluster_name, ca_bundle=clients.ec2.cluster.ca_bundle
+        ),
+        NodeClaimFinalizerController(kube, cache, settings.cluster_name),
+        NodeClaimConsistencyController(kube, clients.recorder, cache, settings.cluster_name),
+        InstanceStatusController(kube, clients.recorder, cache, settings.cluster_name, partial(failing, clients.aws)),
+        SpotPlacementScoresController(
+            clients.recorder, cache, view, clients.ec2, planning.spot_scores, SpotScoresReader(clients.aws)
+        ),
+    ]
+    if gates.reserved_capacity:
+        controllers.append(ReservedCapacityTypeController(kube, cache, clients.ec2))
+        controllers.append(FreedPlacesController(cache, clients.ec2))
+        controllers.append(CapacityBlockExpirationController(kube, clients.recorder, cache, view.node_class))
+    if settings.enable_zonal_shift:
+        controllers.append(ZonalShiftController(clients.recorder, cache, view, clients.ec2))
+    if not settings.isolated_vpc:
+        quotas = AccountQuotas(clients.aws, clients.ec2.catalogue.vcpus, utc_now)
+        controllers.append(AccountQuotasController(cache, planning.refusals, quotas))
+    if settings.enable_commitments and not settings.isolated_vpc:
+        reader = AccountCommitmentsReader(clients.aws, clients.ec2.catalogue.vcpus, utc_now)
+        controllers.append(AccountCommitmentsController(cache, planning.commitments, reader, settings.cluster_name))
+    folder = os.environ.get(METRICS_FOLDER)
+    if folder and not settings.disable_cluster_state_observability:
+        controllers.append(
+            InstanceTypeMetricsController(cache, view, clients.ec2, planning.refusals, Path(folder), prices)
+        )
+    is_measured = bool(folder) and not settings.disable_cluster_state_observability
+    if is_measured or parse_record_sinks(settings.record_sinks):
+        controllers.append(
+            CostController(
+                cache,
+                clients.ec2.price,
+                planning.room.requests,
+                clients.record,
+                settings.cluster_name,
+                settings.cost_interval,
+                Path(folder) if folder and is_measured else None,
+                LowerBound(view, clients.ec2, planning.policy).compute,
+                planning.cost,
+            )
+        )
+    if gates.node_overlay:
+        controllers.append(NodeOverlayController(kube, cache, view, clients.ec2))
+    if gates.node_repair and not settings.legacy_node_repair:
+        controllers.append(NodeRepairPolicyController(kube, cache, view, planning.repair))
+    if gates.node_repair and settings.legacy_node_repair:
+        controllers.append(LegacyNodeRepairController(kube, clients.recorder, cache, settings.cluster_name))
+    if gates.pod_deletion_cost_management:
+        controllers.append(
+            PodDeletionCostController(kube, cache, view, planning.supply.usual, planning.batcher.nominated_nodes)
+        )
+    # Without the gate CapacityBuffer the cache has no buffers, and there are only the floors of NodeSchedules.
+    controllers.append(
+        CapacityBufferController(
+            kube, cache, view, planning.room, planning.policy, planning.batcher.reserved, clients.ec2
+        )
+    )
+    turns = PurchaseTurns(view)
+    controllers.append(
+        WarmNodeController(kube, clients.recorder, cache, view, clients.ec2, clients.ec2, planning.policy, turns)
+    )
+    if gates.static_capacity:
+        controllers.append(
+            StaticNodePoolController(kube, cache, view, clients.ec2, planning.policy, turns, planning.refusals)
+        )
+    return controllers
+
+
+async def _decide(
+    client: Client, clients: Clients, settings: Settings, cache: ClusterCache, planning: Planning
+) -> None:
+    """Everything that a leader does through this Temporal client, until cancelled."""
+    cluster = settings.cluster_name
+    queue = names.leader_queue(cluster, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
+    announcements = Announcements(client, cluster, queue)
+    planning.refusals.ask = partial(stored_launches, client, cluster)
+    rollout_view = RolloutView(cache, planning.view, why_blocked=planning.moves.why_blocked)
+    rollouts = RolloutAdvancer(rollout_view, clients.kube, VersionTypes(planning.view, clients.ec2))
+    schedules = ScheduleApplier(cache, planning.view)
+    plan = PlanActivities(
+        planning.batcher,
+        planning.planner,
+        planning.disruptor,
+        planning.forecaster,
+        planning.savings,
+        rollouts,
+        schedules,
+        announcements,
+        planning.cost,
+    )
+    plan_activities = by_lane(plan.all(), {PLANNING})[PLANNING]
+
+    async def sweep() -> None:
+        await sweep_now(client, cluster)
+
+    def serving(task_queue: str) -> Worker:
+        return Worker(
+            client,
+            interceptors=[RetryAfterInterceptor()],
+            task_queue=task_queue,
+            activities=plan_activities,
+            build_id=BUILD_ID,
+            max_concurrent_activities=10,
+            graceful_shutdown_timeout=timedelta(),  # long polls have nothing to finish, and a plan is retried
+        )
+
+    await _temporal_serves(client)  # a Worker that starts while Temporal is unavailable would end the process
+    async with serving(queue), serving(names.plan_queue(cluster)), asyncio.TaskGroup() as group:
+        log.info("The worker leads and plans for the cluster", extra={"cluster": cluster})
+        group.create_task(announcements.run(), name="announcements")
+        group.create_task(
+            reconcile_schedule(client, cluster, quiet_interval(settings.garbage_collection_interval)),
+            name="garbage collection",
+        )
+        group.create_task(NotReadyNodeController(cache, sweep).run(), name="not ready nodes")
+        has_left_work = partial(sweep_has_left_work, client, cluster)
+        sweeps = SweepController(cache, settings.garbage_collection_interval, sweep, has_left_work)
+        group.create_task(sweeps.run(), name="sweeps")
+        nodeclaims = NodeClaimWorkflowController(client, cache, cluster, queue)
+        group.create_task(nodeclaims.run(), name="nodeclaim workflows")
+        group.create_task(
+            DisruptionCommandController(client, clients.kube, cache, cluster).run(), name="disruption commands"
+        )
+        group.create_task(ReplacementController(client, cache, cluster).run(), name="replacements")
+        group.create_task(NodeClassWorkflowController(client, cache, cluster).run(), name="nodeclass workflows")
+        refresh = NodeClassRefreshController(
+            client, cache, cluster, clients.recorder, clients.ec2, clients.version.current
+        )
+        group.create_task(refresh.run(), name="nodeclass refresh")
+        group.create_task(BlockedNodesController(client, cache, cluster).run(), name="blocked nodes")
+        node_rollouts = NodeRolloutController(client, clients.kube, cache, planning.view, cluster, queue)
+        group.create_task(node_rollouts.run(), name="node rollouts")
+        temporal_schedules = TemporalScheduleController(
+            client, clients.kube, cache, planning.view, cluster, ensure_schedule
+        )
+        group.create_task(temporal_schedules.run(), name="temporal schedules")
+
+
+async def _temporal_serves(client: Client) -> None:
+    """Wait until Temporal answers. A leader survives outages of Temporal."""
+    while True:
+        with contextlib.suppress(RPCError):  # the Temporal health check logs it once a minute
+            if await client.service_client.check_health():
+                return
+        await asyncio.sleep(TEMPORAL_PAUSE)

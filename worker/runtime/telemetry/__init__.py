@@ -1,0 +1,1 @@
+"""What the processes tell about themselves: log lines, traces, profiles, and metrics as text."""
