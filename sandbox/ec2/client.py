@@ -12,7 +12,8 @@ from typing import Any
 
 from sandbox.ec2.region import ZONES
 
-TIMEOUT = 30.0
+TIMEOUT = 300.0
+"""Seconds. Only a server that hangs takes so long: on a busy machine a reset has taken more than 30."""
 
 
 class Ec2Admin:

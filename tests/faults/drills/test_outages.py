@@ -33,7 +33,7 @@ def probe(sandbox: Sandbox, path: str) -> tuple[int, str]:
     """What a kubelet is answered by the worker's probe."""
     url = f"http://127.0.0.1:{sandbox.worker_env()['HEALTH_PROBE_PORT']}{path}"
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             return int(answer.status), answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

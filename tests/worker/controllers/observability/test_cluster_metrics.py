@@ -230,7 +230,7 @@ async def test_a_scrape_has_the_gauges_only_while_the_replica_leads() -> None:
         def scrape() -> Samples:
             address = f"http://127.0.0.1:{server.server_address[1]}/metrics"
             request = urllib.request.Request(address, headers={"Accept-Encoding": "gzip"})
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 assert answer.headers["Content-Encoding"] == "gzip"
                 return samples(gzip.decompress(answer.read()).decode())
 
