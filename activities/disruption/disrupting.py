@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -15,17 +15,11 @@ from activities.clock import utc_now
 from activities.cluster_view.interfaces import ClusterView
 from activities.cluster_view.pacing import Pace
 from activities.disruption import decision_metrics, search_spans
-from activities.disruption.approval_events import ApprovalEvents
-from activities.disruption.freeze_source import FreezeSource, no_freezes
-from activities.disruption.held_node_events import HeldNodeEvents
 from activities.disruption.move_validation import MoveValidator
 from activities.disruption.moves import MoveFinder
-from activities.disruption.repair_source import RepairSource, no_repair
-from activities.disruption.situation_source import situation_without_model
+from activities.disruption.situation_reader import SituationReader
+from activities.disruption.situation_reporting import SituationReporter
 from activities.disruption.slowed_pools import SlowedPools
-from activities.disruption.waiting_approvals import WaitingApprovals
-from activities.provisioning.budget_reporting import BudgetReporter
-from activities.provisioning.buffers import BufferRoom
 from activities.record.decisions import DecisionRecorder
 from activities.tracing import spans
 from activities.tracing.catalogue import Phase
@@ -41,7 +35,6 @@ from tenon.disruption.commands.open_commands import (
 from tenon.disruption.deciding import decide
 from tenon.disruption.decision import Command, Decision
 from tenon.disruption.methods import METHODS, has_cause
-from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.rules.approvals import approvals_of, no_longer_wanted
 from tenon.disruption.situation import Situation
 from tenon.disruption.validation import validated_empty
@@ -76,47 +69,33 @@ class Disruptor:
         self,
         view: ClusterView,
         now: Callable[[], datetime] = utc_now,
-        nominated_nodes: Callable[[], Collection[str]] = frozenset,
-        buffers: BufferRoom | None = None,
+        situations: SituationReader | None = None,
         moves: MoveFinder | None = None,
         validator: MoveValidator | None = None,
-        budgets: BudgetReporter | None = None,
+        reporter: SituationReporter | None = None,
         slowed: SlowedPools | None = None,
-        held_node_events: HeldNodeEvents | None = None,
-        approval_events: ApprovalEvents | None = None,
-        repair: RepairSource = no_repair,
-        freezes: FreezeSource = no_freezes,
         decisions: DecisionRecorder | None = None,
     ) -> None:
-        """``nominated_nodes`` returns the names of Nodes and NodeClaims that pods are nominated for. ``buffers``: where
-        CapacityBuffers keep room. ``moves``: looks for commands that move pods, which ``validator`` looks at
-        again before they are carried out; None for no such commands.
-        ``budgets``: reports what the budgets allow. ``slowed``: gets what the workflow says of earlier commands.
-        ``held_node_events``: reports nodes that something keeps from emptiness and consolidation.
-        ``approval_events``: reports commands that wait for a person. ``repair``: what node repair does, as for
-        ``moves``. ``freezes``: returns the DisruptionFreezes as they are now. ``decisions``: keeps decisions about
-        empty and expired nodes; None for nothing.
+        """``situations``: what commands for empty nodes are decided from; the same reader as for ``moves``.
+
+        ``moves``: looks for commands that move pods, which ``validator`` looks at again before they are carried out;
+        None for no such commands. ``reporter``: hears of each situation. ``slowed``: gets what the workflow says of
+        earlier commands. ``decisions``: keeps decisions about empty and expired nodes; None for nothing.
         """
-        self._decisions = decisions
+        self._view = view
+        self._now = now
+        self._situations = situations or SituationReader(view, now)
         self._moves = moves
         self._validator = validator
-        self._repair = repair
-        self._freezes = freezes
-        self._budgets = budgets
-        self._held_node_events = held_node_events
-        self._approval_events = approval_events
+        self._reporter = reporter
         self._slowed = slowed or SlowedPools()
-        self._view = view
-        self._nominated_nodes = nominated_nodes
-        self._buffers = buffers or BufferRoom()
-        self._now = now
+        self._decisions = decisions
         self._turn = 0
         self._pace = Pace(POLL_SECONDS, share=SHARE, longest=MAX_PAUSE)
         self._open_commands: Mapping[str, OpenCommand] = {}
         """As last reported by the disruption workflow, with what it was answered since."""
         self._approved: set[str] = set()
         """Commands that a person approved and that were validated, until the workflow reports them."""
-        self._waiting_approvals = WaitingApprovals()
         self._approving = asyncio.Lock()
         """One after another, so that two of them do not get the same place in a budget."""
         self._workflow_cursor: PassCursor | None = None
@@ -136,7 +115,7 @@ class Disruptor:
             self._workflow_cursor = disruption_input.cursor
         while (seconds_left := give_up - loop.time()) > 0 and turn == self._turn:  # a newer call ends an older one
             ledger = self._with_approved(disruption_input.ledger)
-            if not (self._view.synced() and self._buffers.known):
+            if not self._situations.is_ready():
                 await self._view.nodes_changed(min(seconds_left, 1.0))
                 continue
             with search_spans.search(Phase.EVALUATE, self._now()):
@@ -207,10 +186,10 @@ class Disruptor:
 
     def _validate_empty(self, command: DisruptionCommand) -> StepResult:
         """Check which nodes of an approved command are still empty, and whether budgets allow them."""
-        if not (self._view.synced() and self._buffers.known):
+        if not self._situations.is_ready():
             raise ApplicationError("the cluster cache is not synced yet", type="CacheBehind")
         others = {claim: entry for claim, entry in self._open_commands.items() if entry.command != command.id}
-        validation, claims = validated_empty(command, self._situation(others, self._view.managed_nodes()))
+        validation, claims = validated_empty(command, self._situations.read(self._view.managed_nodes(), others))
         if validation.is_full:
             return StepResult(waits=validation.why)
         if validation.why:
@@ -257,33 +236,15 @@ class Disruptor:
         nodes = self._view.managed_nodes()
         finished_claims = claims_of_finished_commands(ledger, nodes, self._now())
         rest = commands_without(ledger, finished_claims)
-        situation = self._situation(rest, nodes)
+        situation = self._situations.read(nodes, rest)
         if stale := _no_longer_wanted(rest, situation):
             finished_claims += stale
             situation = replace(situation, approvals=approvals_of(commands_without(rest, stale)))
-        self._waiting_approvals.report(situation)
-        if self._approval_events is not None:
-            self._approval_events.report(situation, self._view.node_pools)
         decision = decide(situation, METHODS, decision_metrics.timed)
         decision_metrics.report(decision, METHODS)
-        if self._budgets is not None:
-            self._budgets.report(situation, self._view.node_pools())
-        if self._held_node_events is not None:
-            self._held_node_events.report(situation, self._view.nodes_without_pool)
+        if self._reporter is not None:
+            self._reporter.report(situation)
         return situation, decision, finished_claims
-
-    def _situation(self, open_commands: Mapping[str, OpenCommand], nodes: Sequence[ManagedNode]) -> Situation:
-        """The situation without a model."""
-        return situation_without_model(
-            self._view,
-            nodes,
-            open_commands,
-            self._now(),
-            nominated=self._nominated_nodes(),
-            buffers=self._buffers,
-            repair=self._repair,
-            freezes=self._freezes,
-        )
 
 
 def _no_longer_wanted(open_commands: Mapping[str, OpenCommand], situation: Situation) -> list[str]:

@@ -16,7 +16,6 @@ from activities.clock import utc_now
 from activities.cluster_view.interfaces import ClusterView
 from activities.disruption.moves import MethodsFor
 from activities.disruption.situation_source import SituationSource
-from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.solving import Limit
 from tenon.disruption.commands.open_commands import claims_of_finished_commands, commands_without
 from tenon.disruption.decision import Command
@@ -46,19 +45,14 @@ class Forecaster:
         view: ClusterView,
         situations: SituationSource,
         methods: MethodsFor,
-        buffers: BufferRoom,
         *,
         free_memory: Callable[[], None] = lambda: None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``situations``, ``methods`` and ``free_memory`` are those of passes.
-
-        ``buffers``: where CapacityBuffers keep room.
-        """
+        """``situations``, ``methods`` and ``free_memory`` are those of passes."""
         self._view = view
         self._situations = situations
         self._methods = methods
-        self._buffers = buffers
         self._free_memory = free_memory
         self._now = now
         self._one_at_a_time = asyncio.Lock()
@@ -70,7 +64,7 @@ class Forecaster:
             ApplicationError: the cache is not synced yet.
         """
         async with self._one_at_a_time:
-            if not (self._view.synced() and self._buffers.known):
+            if not self._situations.is_ready():
                 raise ApplicationError("the cluster cache is not synced yet", type="CacheBehind")
             limit, nodes = Limit(MAX_SECONDS), self._view.managed_nodes()
             ledger = forecast_input.ledger

@@ -15,7 +15,6 @@ from activities.cluster_view.interfaces import ClusterView
 from activities.disruption.move_events import MoveEvents
 from activities.disruption.move_messages import MoveMessages
 from activities.disruption.situation_source import SituationSource
-from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.solving import Limit
 from tenon.disruption.validation import Validation, changed_pool, validated
@@ -37,15 +36,13 @@ class MoveValidator:
         situations: SituationSource,
         events: MoveEvents,
         refusals: LaunchRefusals,
-        buffers: BufferRoom | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``refusals``: what EC2 refuses, which no replacement is made of. ``buffers``: where buffers keep room."""
+        """``refusals``: what EC2 refuses, which no replacement is made of."""
         self._view = view
         self._situations = situations
         self._events = events
         self._refusals = refusals
-        self._buffers = buffers or BufferRoom()
         self._now = now
 
     async def validate(self, command: DisruptionCommand, open_commands: Mapping[str, OpenCommand]) -> StepResult:
@@ -56,7 +53,7 @@ class MoveValidator:
         Raises:
             ApplicationError: the worker has just started and does not know the cluster yet. Temporal retries.
         """
-        if not (self._view.synced() and self._buffers.known):
+        if not self._situations.is_ready():
             raise ApplicationError("the cluster cache is not synced yet", type="CacheBehind")
         if command.replacements:
             await self._refusals.refresh()  # a launch that succeeded may have been refused cheaper types

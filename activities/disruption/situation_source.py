@@ -5,31 +5,27 @@ A search and a validation must see the same cluster, or a validation ends comman
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Protocol, TypeVar
 
 from activities.clock import utc_now
 from activities.cluster_view.interfaces import ClusterView, DisruptionCluster
-from activities.disruption.freeze_source import FreezeSource, no_freezes
-from activities.disruption.repair_source import RepairSource, no_repair, repair_now
+from activities.disruption.situation_reader import SituationReader
 from activities.disruption.slowed_pools import SlowedPools
 from activities.disruption.supply import Supply, SupplyReader
 from activities.provisioning.account_commitments import CommitmentStore
 from activities.provisioning.batching import Batcher
-from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.spot_scores import SpotScoreStore
 from activities.tracing import spans
 from activities.tracing.catalogue import Phase
 from tenon.disruption.cluster_model import ClusterModel, model_of
-from tenon.disruption.commands.open_commands import awaiting_replacement, claims_of, hosts_of
+from tenon.disruption.commands.open_commands import claims_of
 from tenon.disruption.covered_nodes import with_coverage
 from tenon.disruption.history.savings import slowed_pools
 from tenon.disruption.nodes import ManagedNode
-from tenon.disruption.pool_policy import policies_of
-from tenon.disruption.rules.approvals import approvals_of
 from tenon.disruption.scored_zones import with_scores
 from tenon.disruption.search.pods_elsewhere import PodsElsewhere
 from tenon.disruption.situation import Situation
@@ -55,43 +51,6 @@ class Compute(Protocol):
         ...
 
 
-def situation_without_model(
-    view: ClusterView,
-    nodes: Sequence[ManagedNode],
-    open_commands: Mapping[str, OpenCommand],
-    now: datetime,
-    *,
-    nominated: Iterable[str],
-    buffers: BufferRoom,
-    repair: RepairSource,
-    freezes: FreezeSource,
-) -> Situation:
-    """Return what every method decides from. Those that move pods also need what passes know, and the model.
-
-    Args:
-        view: the cluster.
-        nodes: all nodes.
-        open_commands: the open and the failed commands, by NodeClaim.
-        now: the time.
-        nominated: the Nodes and NodeClaims that pods are nominated for.
-        buffers: where CapacityBuffers keep room.
-        repair: what node repair does.
-        freezes: the DisruptionFreezes.
-    """
-    return Situation(
-        nodes=nodes,
-        policies=policies_of(view.node_pools(), freezes()),
-        now=now,
-        under_command=claims_of(open_commands, postponed=False),
-        approvals=approvals_of(open_commands),
-        awaiting_replacement=awaiting_replacement(open_commands),
-        nominated=frozenset(nominated) | hosts_of(open_commands),
-        buffer_hosts=buffers.hosts(),
-        repair=repair_now(repair, nodes),
-        rollouts=view.rollouts(),
-    )
-
-
 class SituationSource:
     """States the situation as the cluster is now."""
 
@@ -102,19 +61,16 @@ class SituationSource:
         batcher: Batcher,
         refusals: LaunchRefusals,
         policy: PlanPolicy | None = None,
-        buffers: BufferRoom | None = None,
+        situations: SituationReader | None = None,
         slowed: SlowedPools | None = None,
         now: Callable[[], datetime] = utc_now,
-        repair: RepairSource = no_repair,
-        freezes: FreezeSource = no_freezes,
         commitments: CommitmentStore | None = None,
         spot_scores: SpotScoreStore | None = None,
     ) -> None:
         """``supply``: what the NodePools can buy. ``refusals``: what EC2 refuses, which no replacement is made of.
 
-        ``policy``: the operator's settings that affect plans. ``buffers``: where CapacityBuffers keep room.
-        ``slowed``: the pools whose moves do not pay. ``repair``: what node repair does. ``freezes``: returns the
-        DisruptionFreezes as they are now. ``commitments``: the Reserved Instances and Savings Plans that cover nodes.
+        ``policy``: the operator's settings that affect plans. ``situations``: what the model is added to. ``slowed``:
+        the pools whose moves do not pay. ``commitments``: the Reserved Instances and Savings Plans that cover nodes.
         ``spot_scores``: the Spot placement scores of NodePools that follow them.
         """
         self._view = view
@@ -122,11 +78,9 @@ class SituationSource:
         self._batcher = batcher
         self._refusals = refusals
         self._policy = policy or PlanPolicy()
-        self._buffers = buffers or BufferRoom()
+        self._situations = situations or SituationReader(view, now, batcher.nominated_nodes)
         self._slowed = slowed or SlowedPools()
         self._now = now
-        self._repair = repair
-        self._freezes = freezes
         self._commitments = commitments or CommitmentStore()
         self._spot_scores = spot_scores or SpotScoreStore()
         self._elsewhere = PodsElsewhere()
@@ -135,29 +89,23 @@ class SituationSource:
         self._new_hosts: dict[str, frozenset[str]] = {}
         """By command that takes other replacements than it was decided with, the NodeClaims that its pods move to."""
 
+    def is_ready(self) -> bool:
+        """Whether there is a situation to decide in: see `SituationReader.is_ready`."""
+        return self._situations.is_ready()
+
     def outline(self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand]) -> Situation:
-        """The situation without its model, which takes long to build.
+        """The situation with what passes know, but without its model, which takes long to build.
 
         Args:
             nodes: all nodes.
             open_commands: the open and the failed commands, by NodeClaim.
         """
-        now = self._now()
-        situation = situation_without_model(
-            self._view,
-            nodes,
-            open_commands,
-            now,
-            nominated=self._batcher.nominated_nodes(),
-            buffers=self._buffers,
-            repair=self._repair,
-            freezes=self._freezes,
-        )
+        situation = self._situations.read(nodes, open_commands)
         return replace(
             situation,
             postponed=claims_of(open_commands, postponed=True),
             nominated=situation.nominated | self._new_hosts_of(open_commands),
-            slowed=slowed_pools(self._slowed.savings, open_commands, now),
+            slowed=slowed_pools(self._slowed.savings, open_commands, situation.now),
         )
 
     async def with_model(

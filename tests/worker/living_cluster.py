@@ -18,6 +18,7 @@ from activities.disruption.move_events import MoveEvents
 from activities.disruption.move_validation import MoveValidator
 from activities.disruption.moves import MoveFinder, methods_within
 from activities.disruption.pass_pace import PassPace
+from activities.disruption.situation_reader import SituationReader
 from activities.disruption.situation_source import SituationSource
 from activities.disruption.supply import SupplyReader
 from activities.kubernetes.resources import NODECLAIMS
@@ -116,11 +117,12 @@ class LivingCluster(World):
 
         refusals, events = LaunchRefusals(now=clock), MoveEvents(recorder, self.view.node_uid)
         supply = SupplyReader(self.view, FakeTypes(), refusals)
-        situations = SituationSource(self.view, supply, self.batcher, refusals, PlanPolicy(), room, now=clock)
+        reader = SituationReader(self.view, clock, self.batcher.nominated_nodes, room)
+        situations = SituationSource(self.view, supply, self.batcher, refusals, situations=reader, now=clock)
         pace = PassPace(self.view, self.batcher, refusals)
         self.moves = MoveFinder(self.view, situations, events, methods_within, pace, refusals, clock)
-        validator = MoveValidator(self.view, situations, events, refusals, room, clock)
-        self.disruptor = Disruptor(self.view, clock, self.batcher.nominated_nodes, room, self.moves, validator)
+        validator = MoveValidator(self.view, situations, events, refusals, clock)
+        self.disruptor = Disruptor(self.view, clock, reader, self.moves, validator)
         self.static = StaticNodePoolController(
             cast("Any", self.server),
             self.cache,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from activities.disruption.approval_events import ApprovalEvents
 from activities.disruption.disrupting import Disruptor
-from activities.disruption.held_node_events import HeldNodeEvents
 from activities.disruption.repair_source import RepairSource, no_repair
-from activities.provisioning.budget_reporting import BudgetReporter
+from activities.disruption.situation_reader import SituationReader
+from activities.disruption.situation_reporting import SituationReporter
 from tenon.disruption.nodes import ManagedNode
 from tenon.messages.disruption import AwaitDisruptionInput
 from tests.activities.node.fake_kube import Recorder
@@ -48,17 +47,9 @@ class Setting:
         self.now = loop_clock()
         self.nominated_nodes: set[str] = set()
         self.recorder = Recorder()
-        reporter = BudgetReporter(self.recorder)
-        hold = HeldNodeEvents(self.recorder, self.view.node_uid)
-        self.disruptor = Disruptor(
-            self.view,
-            self.now,
-            lambda: self.nominated_nodes,
-            budgets=reporter,
-            held_node_events=hold,
-            approval_events=ApprovalEvents(self.recorder),
-            repair=repair,
-        )
+        situations = SituationReader(self.view, self.now, lambda: self.nominated_nodes, repair=repair)
+        reporter = SituationReporter(self.view, self.recorder)
+        self.disruptor = Disruptor(self.view, self.now, situations, reporter=reporter)
 
     def seconds(self) -> float:
         return (self.now() - START).total_seconds()

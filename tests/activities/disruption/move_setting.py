@@ -13,6 +13,7 @@ from activities.disruption.moves import MoveFinder
 from activities.disruption.pass_pace import PassPace
 from activities.disruption.repair_source import RepairSource, no_repair
 from activities.disruption.saving_measurement import SavingMeasurement
+from activities.disruption.situation_reader import SituationReader
 from activities.disruption.situation_source import SituationSource
 from activities.disruption.slowed_pools import SlowedPools
 from activities.disruption.supply import SupplyReader
@@ -89,10 +90,15 @@ class Setting:
             supply,
             batcher,
             self.refusals,
+            situations=SituationReader(
+                self.view,
+                lambda: LATER,
+                batcher.nominated_nodes,
+                repair=repair,
+                freezes=lambda: self.freezes,
+            ),
             slowed=self.slowed,
             now=lambda: LATER,
-            repair=repair,
-            freezes=lambda: self.freezes,
             commitments=self.commitments,
             spot_scores=self.spot_scores,
         )

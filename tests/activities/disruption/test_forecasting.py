@@ -8,7 +8,6 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from activities.disruption.forecasting import LISTED_COMMANDS, LISTED_NODES, LISTED_POOLS, Forecaster
-from activities.provisioning.buffers import BufferRoom
 from tenon.apis.disruptionfreeze import DisruptionFreeze
 from tenon.apis.reasons import Reason
 from tenon.disruption.methods.base import Method
@@ -20,14 +19,7 @@ from tests.activities.provisioning.fake_view import node_pool
 
 
 def forecaster(at: Setting, *methods: Method) -> Forecaster:
-    return Forecaster(
-        at.view,
-        at.situations,
-        lambda _: methods,
-        BufferRoom(),
-        free_memory=at.free_memory,
-        now=lambda: LATER,
-    )
+    return Forecaster(at.view, at.situations, lambda _: methods, free_memory=at.free_memory, now=lambda: LATER)
 
 
 async def test_a_forecast_names_the_commands_of_now_with_their_savings_and_bounds_them() -> None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from activities.disruption.disrupting import Disruptor
+from activities.disruption.situation_reader import SituationReader
 from activities.kubernetes.client import Kube
 from activities.metrics import QUEUE_DEPTH
 from activities.provisioning.batching import FIRST_RETRY, Batcher
@@ -200,7 +201,7 @@ async def test_cb08_a_node_that_a_buffer_is_on_is_not_empty() -> None:
     room = BufferRoom(awaited=True)
     room.keep(standing(2))
     now = loop_clock()
-    disruptor = Disruptor(view, now, buffers=room)
+    disruptor = Disruptor(view, now, SituationReader(view, now, buffers=room))
     question = AwaitDisruptionInput(cluster="c", wait_seconds=600.0)
     assert (await disruptor.await_candidates(question)).commands == []
     first, second = room.pods()

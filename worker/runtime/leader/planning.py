@@ -5,22 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 
-from activities.disruption.approval_events import ApprovalEvents
 from activities.disruption.disrupting import Disruptor
 from activities.disruption.forecasting import Forecaster
-from activities.disruption.held_node_events import HeldNodeEvents
 from activities.disruption.move_events import MoveEvents
 from activities.disruption.move_validation import MoveValidator
 from activities.disruption.moves import MoveFinder, methods_within
 from activities.disruption.pass_pace import PassPace
 from activities.disruption.repair_source import RepairSource, no_repair, stated_repair
 from activities.disruption.saving_measurement import SavingMeasurement
+from activities.disruption.situation_reader import SituationReader
+from activities.disruption.situation_reporting import SituationReporter
 from activities.disruption.situation_source import SituationSource
 from activities.disruption.slowed_pools import SlowedPools
 from activities.disruption.supply import SupplyReader
 from activities.provisioning.account_commitments import CommitmentStore
 from activities.provisioning.batching import Batcher, Window
-from activities.provisioning.budget_reporting import BudgetReporter
 from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.planner import BatchPlanner
@@ -115,16 +114,21 @@ def plan_parts(
         else None
     )
     supply, move_events = SupplyReader(view, clients.ec2, refusals), MoveEvents(clients.recorder, view.node_uid)
+    reader = SituationReader(
+        view,
+        nominated_nodes=batcher.nominated_nodes,
+        buffers=room,
+        repair=repair,
+        freezes=view.disruption_freezes,
+    )
     situations = SituationSource(
         view,
         supply,
         batcher,
         refusals,
         policy,
-        room,
+        reader,
         slowed,
-        repair=repair,
-        freezes=view.disruption_freezes,
         commitments=commitments,
         spot_scores=spot_scores,
     )
@@ -140,19 +144,14 @@ def plan_parts(
     )
     disruptor = Disruptor(
         view,
-        nominated_nodes=batcher.nominated_nodes,
-        buffers=room,
+        situations=reader,
         moves=moves,
-        validator=MoveValidator(view, situations, move_events, refusals, room),
-        budgets=BudgetReporter(clients.recorder),
+        validator=MoveValidator(view, situations, move_events, refusals),
+        reporter=SituationReporter(view, clients.recorder),
         slowed=slowed,
-        held_node_events=HeldNodeEvents(clients.recorder, view.node_uid),
-        approval_events=ApprovalEvents(clients.recorder),
-        repair=repair,
-        freezes=view.disruption_freezes,
         decisions=decisions,
     )
-    forecaster = Forecaster(view, situations, methods, room, free_memory=return_free_memory)
+    forecaster = Forecaster(view, situations, methods, free_memory=return_free_memory)
     savings = SavingMeasurement(view, supply, move_events, commitments)
     return Planning(
         view=view,

@@ -1,0 +1,29 @@
+"""Reports what a situation says about the whole cluster, whether a command comes of it or not."""
+
+from __future__ import annotations
+
+from activities.cluster_view.interfaces import ClusterView
+from activities.disruption.approval_events import ApprovalEvents
+from activities.disruption.held_node_events import HeldNodeEvents
+from activities.disruption.waiting_approvals import WaitingApprovals
+from activities.kubernetes.events import EventPublisher
+from activities.provisioning.budget_reporting import BudgetReporter
+from tenon.disruption.situation import Situation
+
+
+class SituationReporter:
+    """Reports commands that wait for a person, what budgets allow, and nodes that something keeps."""
+
+    def __init__(self, view: ClusterView, recorder: EventPublisher) -> None:
+        self._view = view
+        self._waiting_approvals = WaitingApprovals()
+        self._approval_events = ApprovalEvents(recorder)
+        self._budgets = BudgetReporter(recorder)
+        self._held_node_events = HeldNodeEvents(recorder, view.node_uid)
+
+    def report(self, situation: Situation) -> None:
+        """Set the gauges, and write the events in the background. Each report decides itself when it is due again."""
+        self._waiting_approvals.report(situation)
+        self._approval_events.report(situation, self._view.node_pools)
+        self._budgets.report(situation, self._view.node_pools())
+        self._held_node_events.report(situation, self._view.nodes_without_pool)
