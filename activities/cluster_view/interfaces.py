@@ -92,6 +92,14 @@ class ClusterView(Cluster, Checks, Protocol):
         """The NodeClaims that name a capacity reservation in their labels."""
         ...
 
+    def warm_nodes(self) -> Mapping[str, str]:
+        """The state of each warm node that stays and has a Node, by the Node's name."""
+        ...
+
+    def warm_claim(self, node_name: str) -> ClaimRecord | None:
+        """The NodeClaim of a warm node; None if it is gone or leaves."""
+        ...
+
     def claims_for(self, pod: Pod) -> Sequence[ClaimRecord]:
         """The NodeClaims that were created for a pod and stay, except those it did not use: it got another node."""
         ...

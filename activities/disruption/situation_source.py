@@ -17,7 +17,6 @@ from activities.disruption.slowed_pools import SlowedPools
 from activities.disruption.supply import Supply, SupplyReader
 from activities.provisioning.account_commitments import CommitmentStore
 from activities.provisioning.batching import Batcher
-from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.spot_scores import SpotScoreStore
 from activities.tracing import spans
 from activities.tracing.catalogue import Phase
@@ -59,7 +58,6 @@ class SituationSource:
         view: ClusterView,
         supply: SupplyReader,
         batcher: Batcher,
-        refusals: LaunchRefusals,
         policy: PlanPolicy | None = None,
         situations: SituationReader | None = None,
         slowed: SlowedPools | None = None,
@@ -67,16 +65,15 @@ class SituationSource:
         commitments: CommitmentStore | None = None,
         spot_scores: SpotScoreStore | None = None,
     ) -> None:
-        """``supply``: what the NodePools can buy. ``refusals``: what EC2 refuses, which no replacement is made of.
-
-        ``policy``: the operator's settings that affect plans. ``situations``: what the model is added to. ``slowed``:
-        the pools whose moves do not pay. ``commitments``: the Reserved Instances and Savings Plans that cover nodes.
-        ``spot_scores``: the Spot placement scores of NodePools that follow them.
+        """``supply``: what the NodePools can buy. ``batcher``: knows the room that pods are nominated for, and what EC2
+        refuses, which no replacement is made of. ``policy``: the operator's settings that affect plans.
+        ``situations``: what the model is added to. ``slowed``: the pools whose moves do not pay. ``commitments``: the
+        Reserved Instances and Savings Plans that cover nodes. ``spot_scores``: the Spot placement scores of NodePools
+        that follow them.
         """
         self._view = view
         self._supply = supply
         self._batcher = batcher
-        self._refusals = refusals
         self._policy = policy or PlanPolicy()
         self._situations = situations or SituationReader(view, now, batcher.nominated_nodes)
         self._slowed = slowed or SlowedPools()
@@ -117,8 +114,8 @@ class SituationSource:
         with spans.phase(Phase.PROBLEM):
             snapshot = self._view.snapshot()
             reserved = self._batcher.reserved()
-            breakers = self._refusals.breakers(self._view.node_pools())
-            of_waves = self._refusals.breakers(self._view.wave_pools())
+            breakers = self._batcher.refusals.breakers(self._view.node_pools())
+            of_waves = self._batcher.refusals.breakers(self._view.wave_pools())
             coverage = await compute(self._commitments.coverage, list(self._view.all_claims()))
             model = await compute(_model, snapshot, supply, self._policy, reserved, breakers, of_waves, self._tables)
             model = with_scores(await compute(with_coverage, model, coverage), self._spot_scores.scores_of)

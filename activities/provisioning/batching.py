@@ -91,9 +91,11 @@ class Batcher:
 
         ``refusals``: what EC2 refuses, kept for other parts of the process.
         """
-        self._refusals = refusals or LaunchRefusals(now=now)
+        self.refusals = refusals or LaunchRefusals(now=now)
+        """The planner uses the same ones, because what it learns decides which pods need a decision again."""
+        self.buffers = buffers or BufferRoom()
+        """The planner uses the same room, because a buffer that it found room for needs no decision."""
         self._window = window
-        self._buffers = buffers or BufferRoom()
         self._view = view
         self._now = now
         self._answers: dict[str, PlanAnswer] = {}
@@ -116,13 +118,13 @@ class Batcher:
         now = self._now()
         fingerprint = self._view.fingerprint()
         pending = self._view.pending_pods()
-        refused = self._refusals.refused_claims(self._view.launching_claims)
+        refused = self.refusals.refused_claims(self._view.launching_claims)
         self._forget_others(pending)
         self._unused.update(pod for pod in pending if not pod.node_name)
-        validity = AnswerValidity(self._view, self._refusals, self._unused, now, fingerprint, refused)
+        validity = AnswerValidity(self._view, self.refusals, self._unused, now, fingerprint, refused)
         return [
             pod
-            for pod in (*pending, *self._buffers.lacking())
+            for pod in (*pending, *self.buffers.lacking())
             if not validity.holds(pod, self._answers.get(pod.uid)) and not validity.is_covered(pod)
         ]
 
@@ -230,7 +232,7 @@ class Batcher:
         - EC2 launches an instance of an offering that it refused.
         """
         now = self._now()
-        in_shortage = any(backoff.refused_at is not None for backoff in self._refusals.backoffs().values())
+        in_shortage = any(backoff.refused_at is not None for backoff in self.refusals.backoffs().values())
         for pod in pods:
             attempts = self._attempts(pod)
             pause = growing(FIRST_RETRY, attempts, MAX_RETRY)
@@ -284,7 +286,7 @@ class Batcher:
 
     async def await_batch(self, batch_input: AwaitBatchInput) -> BatchSummary:
         """Wait for an undecided pod, then until no new pod came for the idle time or the window is over."""
-        self._refusals.update(batch_input.breakers)
+        self.refusals.update(batch_input.breakers)
         self.adopt(batch_input.pauses)
         loop = asyncio.get_running_loop()
         give_up = loop.time() + batch_input.wait_seconds - max(0.0, self._window.longest - CLOSES_WITHIN)
@@ -321,7 +323,7 @@ class Batcher:
 
     def _forget_others(self, pending: Iterable[Pod]) -> None:
         """Drop all answers except those for these pods and for the pods of buffers."""
-        live_uids = {pod.uid for pods in (pending, self._buffers.pods()) for pod in pods}
+        live_uids = {pod.uid for pods in (pending, self.buffers.pods()) for pod in pods}
         until = self._now() + self._renewed_within
         for uid in [uid for uid in self._answers if uid not in live_uids]:
             answer = self._answers.pop(uid)

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from activities.cluster_view.interfaces import ClusterView, Types
 from activities.provisioning.launch_refusals import LaunchRefusals
+from activities.provisioning.live_solving import LiveSolver
 from activities.provisioning.offerings import instance_types_by_pool
-from tenon.apis.nodepool import NodePool
+from activities.provisioning.pool_offers import PoolOffers
 from tenon.ec2.refusals.unavailable import UnavailableOfferings
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
-from tenon.messages.provisioning import LaunchBreaker
 from tenon.node.launch_breaker import holds_back
 from tenon.provisioning.capacity_probes import one_for_each_offering, pods_to_probe_for, probed_keys, with_usage_of
-from tenon.provisioning.planning_policy import PlanPolicy
-from tenon.provisioning.problem import scheduling_pools
 from tenon.provisioning.shortage_waits import without_dear_types
 from tenon.scheduling.explanation.type_choice import AttemptedAt, TypeChoiceExplainer
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
-
-Solve = Callable[[Problem], Awaitable[Plan]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +46,7 @@ class CapacityProbes:
     view: ClusterView
     types: Types
     refusals: LaunchRefusals
-    policy: PlanPolicy
+    solver: LiveSolver
     no_probes: Probes = field(default_factory=Probes)
 
     async def for_plan(
@@ -59,11 +54,10 @@ class CapacityProbes:
         plan: Plan,
         pods: Sequence[Pod],
         problem: Problem,
-        pools: Sequence[NodePool],
-        breakers: Mapping[str, LaunchBreaker],
+        offers: PoolOffers,
         attempted_at: AttemptedAt,
         turn: int,
-        solve: Solve,
+        part: float,
     ) -> Probes:
         """Return the probes that are due.
 
@@ -71,26 +65,23 @@ class CapacityProbes:
             plan: the plan.
             pods: its pods.
             problem: what it solves.
-            pools: the NodePools that it may use.
-            breakers: the launch breakers by NodePool. What they hold back is not probed here.
+            offers: the NodePools that it may use. What their launch breakers hold back is not probed here.
             attempted_at: when Tenon asks EC2 again for an offering that it refused.
             turn: a number that grows with each plan.
-            solve: runs the engine.
+            part: the fraction of a solve's time that the engine may take.
         """
         due = self.refusals.due() if plan.unschedulable else frozenset()
         sample = pods_to_probe_for(pods, plan.unschedulable, turn) if due else []
         if not sample:
             return self.no_probes
         unavailable = UnavailableOfferings(self.refusals.unavailable() - due)
-        overlaid = await instance_types_by_pool(self.view, self.types, pools, unavailable)
-        probing_pools = await asyncio.to_thread(
-            scheduling_pools, self.view.snapshot(), overlaid.pools_with_types, self.policy
-        )
-        probing = replace(problem, pods=sample, pools=with_usage_of(probing_pools, plan))
+        overlaid = await instance_types_by_pool(self.view, self.types, offers.pools, unavailable)
+        probing = replace(problem, pods=sample, pools=with_usage_of(await self.solver.pools(overlaid), plan))
         types_by_pool = {pool.metadata.name: types for pool, types in overlaid.pools_with_types}
         prices = TypeChoiceExplainer(probing, types_by_pool, attempted_at)
-        by_name = {pool.metadata.name: pool for pool in pools}
-        probe_plan = without_dear_types(await solve(probing), by_name, prices)
+        by_name = {pool.metadata.name: pool for pool in offers.pools}
+        probe_plan = without_dear_types(await self.solver.solve_again(probing, part), by_name, prices)
+        breakers = offers.breakers
         claims = [
             claim
             for claim in one_for_each_offering(probe_plan, due)

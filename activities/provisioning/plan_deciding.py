@@ -15,9 +15,7 @@ from functools import partial
 from activities import loggers, metrics
 from activities.cluster_view.interfaces import ClusterView, Types
 from activities.provisioning.batching import Batcher
-from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.capacity_probes import CapacityProbes, Probes
-from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.live_solving import LiveSolver
 from activities.provisioning.pause_reporting import PauseReporter
 from activities.provisioning.plan_decision import PlanDecision
@@ -37,7 +35,6 @@ from tenon.messages.provisioning import ShortageWait
 from tenon.node.launch_breaker import sentence
 from tenon.provisioning.launch_breakers import next_probe, only_probes
 from tenon.provisioning.launch_budget import within_budget
-from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import with_pool_reasons
 from tenon.provisioning.purchase import explanations
 from tenon.provisioning.refused_offerings import refused_for, with_refused_offerings
@@ -81,22 +78,18 @@ class PlanDecider:
         view: ClusterView,
         types: Types,
         batcher: Batcher,
-        buffers: BufferRoom,
-        refusals: LaunchRefusals,
         tried_launches: TriedLaunches,
-        policy: PlanPolicy,
         solver: LiveSolver,
         pauses: PauseReporter,
         now: Callable[[], datetime],
     ) -> None:
-        """``refusals``: what EC2 refuses. ``tried_launches``: of earlier plans. ``pauses``: says why pods wait."""
+        """``tried_launches``: of earlier plans. ``pauses``: says why pods wait."""
         self._view = view
         self._types = types
         self._batcher = batcher
-        self._buffers = buffers
-        self._refusals = refusals
+        self._refusals = batcher.refusals
         self._tried_launches = tried_launches
-        self._probes = CapacityProbes(view, types, refusals, policy)
+        self._probes = CapacityProbes(view, types, batcher.refusals, solver)
         self._solver = solver
         self._pauses = pauses
         self._now = now
@@ -149,7 +142,7 @@ class PlanDecider:
 
     async def _solve(self, pods: Sequence[Pod], offers: PoolOffers, part: float) -> _Solution:
         """Have the engine place the pods and the room of buffers. Pods that did not get their last nodes must wait."""
-        waiting_pods = [*pods, *self._buffers.pods()]
+        waiting_pods = [*pods, *self._batcher.buffers.pods()]
         problem, solved = await self._solver.solve(waiting_pods, offers.overlaid, part, offers.refused)
         pauses = self._batcher.count_unused_nodes(pod for claim in solved.plan.claims for pod in claim.pods)
         paused_pods = [pod for pod in waiting_pods if pod.key in pauses]
@@ -179,9 +172,9 @@ class PlanDecider:
         Also the probes, and, by the key of their pods, what the latter wait for.
         """
         plan = only_probes(plan, offers.breakers, batch)
-        solve = partial(self._solver.solve_again, part=part * RETRY_SECONDS)
+        rest = part * RETRY_SECONDS
         probes = await self._probes.for_plan(
-            plan, solution.pods, solution.problem, offers.pools, offers.breakers, solution.attempted_at, batch, solve
+            plan, solution.pods, solution.problem, offers, solution.attempted_at, batch, rest
         )
         plan, postponed = self._within_budgets(_with_probes(plan, probes), probes, offers.types_by_pool)
         return plan, probes, postponed

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 
+from activities.clock import utc_now
 from activities.provisioning.claim_writer import Written
 from activities.provisioning.plan_decision import PlanDecision
 from activities.record.plan_inputs import InputKeeper, KeptInputs
-from activities.record.writer import RecordWriter, origin_of_activity
+from activities.record.writer import NO_RECORD, RecordWriter, origin_of_activity
 from tenon.messages.provisioning import PlanInput
 from tenon.provisioning.plan_digest import plan_digest
 from tenon.record.entries import Entry
@@ -21,7 +22,12 @@ from tenon.scheduling.model import Plan, Problem
 class PlanRecorder:
     """Writes an entry of the record for each plan."""
 
-    def __init__(self, record: RecordWriter, inputs: InputKeeper | None, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        record: RecordWriter = NO_RECORD,
+        inputs: InputKeeper | None = None,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
         """``inputs``: keeps what plans are made from; None for nothing."""
         self._record = record
         self._inputs = inputs

@@ -18,12 +18,9 @@ from activities.cluster_view.interfaces import ClusterView, Types
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventPublisher
-from activities.provisioning.account_commitments import CommitmentStore
 from activities.provisioning.batching import Batcher
-from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.cache_freshness import claims_of_batch, pods_were_stale
 from activities.provisioning.claim_writer import Written, write_claims
-from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.live_solving import LiveSolver
 from activities.provisioning.pause_reporting import PauseReporter
 from activities.provisioning.plan_deciding import RETRY_SECONDS, PlanDecider
@@ -33,20 +30,15 @@ from activities.provisioning.plan_recording import PlanRecorder
 from activities.provisioning.pod_events import PodEvents
 from activities.provisioning.pods_without_node import UnplacedPods, WaitingPods
 from activities.provisioning.pool_events import publish_missing_types, publish_refused_claims
-from activities.provisioning.solving import Solver
-from activities.provisioning.spot_scores import SpotScoreStore
 from activities.provisioning.superseded_claims import delete_superseded
 from activities.provisioning.tried_launches import TriedLaunches
 from activities.provisioning.warm_starts import WarmStarts
-from activities.record.plan_inputs import InputKeeper
-from activities.record.writer import NO_RECORD, RecordWriter
 from activities.tracing.catalogue import Phase
 from tenon.ec2.refusals.unavailable import UnavailableOfferings, backoffs_of, grouped
 from tenon.messages.offerings import OfferingRef
 from tenon.messages.provisioning import PendingPods, PlanInput, PlanResult
 from tenon.provisioning.pending_pods import bounded, with_place
 from tenon.provisioning.plan_digest import plan_digest
-from tenon.provisioning.planning_policy import PlanPolicy
 
 log = loggers.PROVISIONER
 
@@ -62,31 +54,18 @@ class BatchPlanner:
         recorder: EventPublisher,
         batcher: Batcher,
         now: Callable[[], datetime] = utc_now,
-        policy: PlanPolicy | None = None,
-        buffers: BufferRoom | None = None,
-        solver: Solver | None = None,
-        refusals: LaunchRefusals | None = None,
+        solver: LiveSolver | None = None,
+        record: PlanRecorder | None = None,
         decided: Callable[[Iterable[str], Collection[str]], None] | None = None,
-        record: RecordWriter = NO_RECORD,
-        inputs: InputKeeper | None = None,
-        warm: WarmStarts | None = None,
-        commitments: CommitmentStore | None = None,
-        spot_scores: SpotScoreStore | None = None,
     ) -> None:
-        """``policy``: the operator's settings that affect plans. ``buffers``: what CapacityBuffers request.
+        """``solver``: states the problems and solves them. ``record``: gets an entry for each plan.
 
-        ``refusals``: what EC2 refuses, kept for other parts of the process. ``decided``: called after each plan with
-        the UIDs of the pods that it is for, and of those that it has a place for. ``record``: gets an entry for each
-        plan. ``inputs``: keeps what plans are made from. ``warm``: the stopped nodes that plans may have started.
-        ``commitments``: the Reserved Instances and Savings Plans that plans use first. ``spot_scores``: the Spot
-        placement scores of NodePools that follow them.
+        ``decided``: called after each plan with the UIDs of the pods that it is for, and of those that it has a place
+        for.
         """
-        policy, warm, solver = policy or PlanPolicy(), warm or WarmStarts(kube), solver or Solver()
-        commitments, spot_scores = commitments or CommitmentStore(), spot_scores or SpotScoreStore()
-        self._warm = warm
+        self._warm = WarmStarts(kube, view, now)
         self._decided = decided
-        self._refusals = refusals or LaunchRefusals(now=now)
-        self._buffers = buffers or BufferRoom()
+        self._refusals = batcher.refusals
         self._view = view
         self._kube = kube
         self._recorder = recorder
@@ -97,16 +76,13 @@ class BatchPlanner:
         self._batcher = batcher
         self._now = now
         self._pauses = PauseReporter(view, kube, recorder, batcher)
-        self._record = PlanRecorder(record, inputs, now)
+        self._record = record or PlanRecorder(now=now)
         self._decider = PlanDecider(
             view,
             types,
             batcher,
-            self._buffers,
-            self._refusals,
             self._tried_launches,
-            policy,
-            LiveSolver(view, batcher, self._refusals, policy, solver, warm, commitments, spot_scores),
+            solver or LiveSolver(view, batcher),
             self._pauses,
             now,
         )
@@ -171,7 +147,7 @@ class BatchPlanner:
         if self._decided is not None:
             self._decided((pod.uid for pod in pods), placed)
         await delete_superseded(self._kube, self._recorder, self._view, decision.refused, placed)
-        self._buffers.simulated(plan, decision.ready, written.names)
+        self._batcher.buffers.simulated(plan, decision.ready, written.names)
         await publish_refused_claims(self._recorder, decision.pools, written)
         await publish_missing_types(self._recorder, decision.pools, decision.without_types)
         lacking = self._tried_launches.reasons(plan, unavailable, decision.dear_claims)

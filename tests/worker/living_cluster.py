@@ -115,10 +115,10 @@ class LivingCluster(World):
         def clock() -> datetime:
             return self.cache.instant
 
-        refusals, events = LaunchRefusals(now=clock), MoveEvents(recorder, self.view.node_uid)
+        refusals, events = self.batcher.refusals, MoveEvents(recorder, self.view.node_uid)
         supply = SupplyReader(self.view, FakeTypes(), refusals)
         reader = SituationReader(self.view, clock, self.batcher.nominated_nodes, room)
-        situations = SituationSource(self.view, supply, self.batcher, refusals, situations=reader, now=clock)
+        situations = SituationSource(self.view, supply, self.batcher, situations=reader, now=clock)
         pace = PassPace(self.view, self.batcher, refusals)
         self.moves = MoveFinder(self.view, situations, events, methods_within, pace, refusals, clock)
         validator = MoveValidator(self.view, situations, events, refusals, clock)

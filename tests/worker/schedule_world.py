@@ -113,9 +113,7 @@ class World:
         self.view = PlanningView(self.cache)
         room, kube, recorder = BufferRoom(awaited=True), cast("Any", self.server), cast("Any", self.recorder)
         self.batcher = Batcher(self.view, lambda: self.cache.instant, room)
-        self.planner = BatchPlanner(
-            self.view, FakeTypes(), kube, recorder, self.batcher, lambda: self.cache.instant, buffers=room
-        )
+        self.planner = BatchPlanner(self.view, FakeTypes(), kube, recorder, self.batcher, lambda: self.cache.instant)
         self.buffers = CapacityBufferController(
             kube, self.cache, self.view, room, PlanPolicy(), self.batcher.reserved, FakeTypes()
         )

@@ -83,13 +83,15 @@ class Setting:
         self.freezes: list[DisruptionFreeze] = []
         self.freed: list[threading.Thread] = []
         """The threads in which memory was freed."""
-        batcher, events = Batcher(self.view, lambda: START), MoveEvents(self.recorder, self.view.node_uid)
+        batcher, events = (
+            Batcher(self.view, lambda: START, refusals=self.refusals),
+            MoveEvents(self.recorder, self.view.node_uid),
+        )
         supply = SupplyReader(self.view, FakeTypes(), self.refusals)
         self.situations = SituationSource(
             self.view,
             supply,
             batcher,
-            self.refusals,
             situations=SituationReader(
                 self.view,
                 lambda: LATER,

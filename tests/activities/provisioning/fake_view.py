@@ -227,6 +227,12 @@ class FakeView(FreshChecks):
         nodes = {node.node for node in (*self.managed, *self.alone)}
         return f"uid-of-{name}" if name and name in nodes else ""
 
+    def warm_nodes(self) -> Mapping[str, str]:
+        return {}
+
+    def warm_claim(self, node_name: str) -> ClaimRecord | None:
+        return None
+
     async def changed(self, seconds: float) -> None:
         self.waits += 1
         with contextlib.suppress(TimeoutError):

@@ -9,7 +9,7 @@ from typing import Any, cast
 from activities.kubernetes.client import Kube
 from activities.provisioning.account_commitments import CommitmentStore
 from activities.provisioning.batching import Batcher
-from activities.provisioning.launch_refusals import LaunchRefusals
+from activities.provisioning.live_solving import LiveSolver
 from activities.provisioning.planner import BatchPlanner
 from activities.provisioning.solving import Solver
 from activities.provisioning.spot_scores import SpotScoreStore
@@ -40,8 +40,7 @@ class Setting:
 
     def restart(self, solver: Solver | None = None) -> None:
         """A new process: all that was only remembered is gone."""
-        refusals = LaunchRefusals(now=lambda: self.now)
-        self.batcher = Batcher(self.view, lambda: self.now, refusals=refusals)
+        self.batcher = Batcher(self.view, lambda: self.now)
         self.planner = BatchPlanner(
             self.view,
             self.types,
@@ -49,11 +48,7 @@ class Setting:
             self.recorder,
             self.batcher,
             lambda: self.now,
-            self.policy,
-            solver=solver,
-            refusals=refusals,
-            commitments=self.commitments,
-            spot_scores=self.spot_scores,
+            LiveSolver(self.view, self.batcher, self.policy, solver, self.commitments, self.spot_scores),
         )
 
     async def events_written(self) -> None:

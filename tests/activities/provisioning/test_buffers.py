@@ -60,7 +60,6 @@ class Setting:
             self.recorder,
             self.batcher,
             lambda: self.now,
-            buffers=self.room,
         )
 
     def looked(self, *lacking: Pod, on: str = "") -> None:

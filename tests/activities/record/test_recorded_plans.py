@@ -7,6 +7,7 @@ from typing import cast
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
+from activities.provisioning.plan_recording import PlanRecorder
 from activities.provisioning.planner import BatchPlanner
 from activities.record.plan_inputs import KeptInputs
 from tenon.record.entries import PlanEntry
@@ -31,8 +32,7 @@ class Recorded(Setting):
             self.recorder,
             self.batcher,
             lambda: self.now,
-            record=self.record,
-            inputs=self,
+            record=PlanRecorder(self.record, self, lambda: self.now),
         )
 
     async def keep(self, problem: Problem) -> KeptInputs:

@@ -22,9 +22,10 @@ from activities.provisioning.account_commitments import CommitmentStore
 from activities.provisioning.batching import Batcher, Window
 from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.launch_refusals import LaunchRefusals
+from activities.provisioning.live_solving import LiveSolver
+from activities.provisioning.plan_recording import PlanRecorder
 from activities.provisioning.planner import BatchPlanner
 from activities.provisioning.spot_scores import SpotScoreStore
-from activities.provisioning.warm_starts import WarmStarts
 from activities.record.decisions import DecisionRecorder
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.replay.decision_inputs import DecisionGates
@@ -84,15 +85,9 @@ def plan_parts(
         clients.kube,
         clients.recorder,
         batcher,
-        policy=policy,
-        buffers=room,
-        refusals=refusals,
+        solver=LiveSolver(view, batcher, policy, commitments=commitments, spot_scores=spot_scores),
+        record=PlanRecorder(clients.record, clients.plan_inputs),
         decided=cluster_metrics.pod_times.decided if cluster_metrics is not None else None,
-        record=clients.record,
-        inputs=clients.plan_inputs,
-        warm=WarmStarts(clients.kube, view),
-        commitments=commitments,
-        spot_scores=spot_scores,
     )
     is_repaired = gates.node_repair and not settings.legacy_node_repair
     reboots = settings.aws_feature_gates.reboot_for_repair
@@ -125,7 +120,6 @@ def plan_parts(
         view,
         supply,
         batcher,
-        refusals,
         policy,
         reader,
         slowed,

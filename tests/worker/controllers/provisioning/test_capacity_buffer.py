@@ -152,7 +152,7 @@ class World:
         self.room = BufferRoom(awaited=True)
         self.batcher = Batcher(view, loop_clock(), self.room)
         kube, recorder = cast("Any", self.server), cast("Any", Recorder())
-        self.planner = BatchPlanner(view, FakeTypes(), kube, recorder, self.batcher, loop_clock(), buffers=self.room)
+        self.planner = BatchPlanner(view, FakeTypes(), kube, recorder, self.batcher, loop_clock())
         self.controller = CapacityBufferController(
             kube, self.cache, view, self.room, PlanPolicy(), self.batcher.reserved, FakeTypes()
         )
