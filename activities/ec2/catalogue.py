@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -24,7 +23,7 @@ from activities.ec2.region_types import RegionTypes, RegionTypesReader
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import CapacityReservation, EC2NodeClass
 from tenon.apis.kubelet import expressions_in
-from tenon.ec2.types.capacity import Item, NodeSettings
+from tenon.ec2.types.capacity import DEFAULT_RESERVE, InstanceReserve, Item, NodeSettings
 from tenon.ec2.types.capacity_reservations import offerings_by_type, with_places
 from tenon.ec2.types.expressions import evaluate_settings
 from tenon.ec2.types.instance_types import Prices, build, supported, without
@@ -86,8 +85,7 @@ class Catalogue:
         clients: Ec2,
         pricing: Pricing,
         *,
-        vm_memory_overhead: Decimal = Decimal("0.075"),
-        reserved_enis: int = 0,
+        reserve: InstanceReserve = DEFAULT_RESERVE,
         clock: Callable[[], float] = time.monotonic,
         reservations: CapacityReservations | None = None,
     ) -> None:
@@ -96,8 +94,7 @@ class Catalogue:
         self._counted = IdleCache[_Variant, _Counted](IDLE_SECONDS, MAX_BUILT, clock)
         self._clients = clients
         self._pricing = pricing
-        self._vm_memory_overhead = vm_memory_overhead
-        self._reserved_enis = reserved_enis
+        self._reserve = reserve
         self._lock = threading.Lock()
         self._region = RegionTypesReader(clients, clock)
         self._described = IdleCache[str, list[InstanceType]](IDLE_SECONDS, MAX_BUILT, clock)
@@ -221,7 +218,7 @@ class Catalogue:
         self._region.forget()
 
     def _settings(self, node_class: EC2NodeClass) -> NodeSettings:
-        return settings_of(node_class, vm_memory_overhead=self._vm_memory_overhead, reserved_enis=self._reserved_enis)
+        return settings_of(node_class, self._reserve)
 
     def _state_of(
         self, node_class: EC2NodeClass, region_version: int, prices_version: int, *, unpriced: bool, dedicated: bool

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from activities.clock import utc_now
@@ -17,7 +16,7 @@ from activities.ec2.errors import UNSENT, EC2Error, translated
 from activities.ec2.images import Images
 from activities.ec2.network import Network
 from activities.ec2.profiles import ProfileLimitError, ProfileNotFoundError, Profiles, UnreachableIamError
-from activities.ec2.ttl_cache import DEFAULT, Refresh, TtlCache
+from activities.ec2.ttl_cache import Refresh, TtlCache
 from tenon.apis import ec2nodeclass as api
 from tenon.apis.conditions import READY, VALIDATION_SUCCEEDED, get_condition, is_true
 from tenon.apis.ec2nodeclass import AMI, EC2NodeClass, EC2NodeClassStatus, PlacementGroup, SecurityGroup, Subnet
@@ -134,13 +133,12 @@ class NodeClassResolver:
         cluster: Callable[[EC2NodeClass], Cluster],
         network: Network,
         profiles: Profiles,
-        now: Callable[[], datetime] = utc_now,
         *,
-        refresh: Refresh = DEFAULT,
-        check_types: Callable[[], None] = lambda: None,
-        check_gated: ClassCheck = lambda _: PASSED,
-        dry_run: ClassCheck | None = None,
-        reservations: CapacityReservations | None = None,
+        refresh: Refresh,
+        check_types: Callable[[], None],
+        check_gated: ClassCheck,
+        dry_run: ClassCheck | None,
+        reservations: CapacityReservations | None,
     ) -> None:
         """Set up the look-ups.
 
@@ -150,7 +148,6 @@ class NodeClassResolver:
                 tell it.
             network: finds subnets and security groups.
             profiles: finds and creates instance profiles.
-            now: the clock.
             refresh: how long images, subnets and security groups are cached.
             check_types: raises EC2Error if EC2 does not describe its instance types.
             check_gated: checks what of a class needs a gate: expressions, and the sharing of GPUs.
@@ -164,13 +161,12 @@ class NodeClassResolver:
         self._check_gated = check_gated
         self._cluster = cluster
         self._network = network
-        self._images = Images(clients, now=now, parameter_seconds=refresh.images.total_seconds())
+        self._images = Images(clients, parameter_seconds=refresh.images.total_seconds())
         self._known_images: TtlCache[AMI] = TtlCache(refresh.kept(refresh.images))
         self._known_subnets: TtlCache[Subnet] = TtlCache(refresh.kept(refresh.subnets))
         self._known_groups: TtlCache[SecurityGroup] = TtlCache(refresh.kept(refresh.security_groups))
         self._clients = clients
         self._profiles = profiles
-        self._now = now
 
     def resolve(self, node_class: EC2NodeClass, kubernetes_version: str) -> EC2NodeClassStatus:
         """The class's new status. Missing resources and refused calls become conditions, not errors.
@@ -232,12 +228,12 @@ class NodeClassResolver:
             expressions_result=expressions_refused if expressions_refused.reason else expressions_result,
             dry_runs=self._dry_run is not None,
         )
-        status = new_status(node_class, resolved, cluster, self._now())
+        status = new_status(node_class, resolved, cluster, utc_now())
         if (dry_run := self._dry_run) is not None and is_true(status.conditions, READY):
             with_status = node_class.model_copy(update={"status": status})
             result, refused = lookup.part(VALIDATION_SUCCEEDED, lambda: dry_run(with_status), PASSED)
             resolved = replace(resolved, dry_runs_result=refused if refused.reason else result)
-            status = new_status(node_class, resolved, cluster, self._now())
+            status = new_status(node_class, resolved, cluster, utc_now())
         if lookup.unanswered:
             raise UnansweredError(status, lookup.unanswered[0])
         return status

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal
 
 from activities import loggers
 from activities.ec2.capacity_reservations import COUNT_SECONDS, CapacityReservations
@@ -47,6 +46,7 @@ from tenon.ec2.launch.request import plan_launch, without_addresses
 from tenon.ec2.nodeclass.expressions_check import check_expressions
 from tenon.ec2.nodeclass.status import CheckResult, check_gpu_sharing, not_ready, readiness_unknown, user_data_bytes
 from tenon.ec2.refusals.refused_price import cheapest_left_out
+from tenon.ec2.types.capacity import DEFAULT_RESERVE, InstanceReserve
 from tenon.ec2.types.instance_types import without
 from tenon.evolve import evolve
 from tenon.garbage_collection.facts import ObservedInstance, ObservedTemplate
@@ -55,6 +55,7 @@ from tenon.kube.requirements import Requirements
 from tenon.messages.launch import Instance, LaunchGroup, LaunchRequest, LaunchResult
 from tenon.messages.reboot import RebootOutcome, RebootReply
 from tenon.messages.teardown import ClusterInstance, ClusterProfile, ClusterTemplate
+from tenon.provisioning.gates import AwsFeatureGates
 from tenon.resources import parse_resources
 from tenon.scheduling.model import InstanceType
 
@@ -69,18 +70,16 @@ class Ec2Provider:
         clients: Ec2,
         cluster: Cluster,
         *,
-        vm_memory_overhead: Decimal = Decimal("0.075"),
-        reserved_enis: int = 0,
+        reserve: InstanceReserve = DEFAULT_RESERVE,
+        gates: AwsFeatureGates | None = None,
         isolated: bool = False,
         price_table: str = "",
-        expressions: bool = False,
-        gpu_sharing: bool = False,
         reserved_capacity: bool = True,
         refresh: Refresh = DEFAULT,
         dry_runs: bool = True,
         zonal_shift: bool = False,
     ) -> None:
-        """``reserved_capacity`` is the gate ReservedCapacity, ``gpu_sharing`` DRANVIDIAGPU.
+        """``gates`` say what EC2NodeClasses may use. ``reserved_capacity`` is the gate ReservedCapacity.
 
         ``zonal_shift`` is the setting ENABLE_ZONAL_SHIFT.
 
@@ -94,15 +93,13 @@ class Ec2Provider:
         self.catalogue = Catalogue(
             clients,
             Pricing(clients, isolated=isolated, table_path=price_table),
-            vm_memory_overhead=vm_memory_overhead,
-            reserved_enis=reserved_enis,
+            reserve=reserve,
             reservations=self._reservations,
         )
         self._network = Network(clients)
         self._profiles = Profiles(clients, cluster.name, isolated=isolated)
         self.refresh = refresh
-        self._expressions = expressions
-        self._gpu_sharing = gpu_sharing
+        self._gates = gates or AwsFeatureGates()
         trials = DryRuns(clients, self._cluster_for, self.catalogue.instance_types, refresh.period)
         self._resolver = NodeClassResolver(
             clients,
@@ -149,8 +146,8 @@ class Ec2Provider:
         return self.catalogue.price_warnings()
 
     def _check_gated(self, node_class: EC2NodeClass) -> CheckResult:
-        result = check_expressions(node_class, self.catalogue.described, allowed=self._expressions)
-        return result if result.reason else check_gpu_sharing(node_class, allowed=self._gpu_sharing)
+        result = check_expressions(node_class, self.catalogue.described, allowed=self._gates.node_class_cel)
+        return result if result.reason else check_gpu_sharing(node_class, allowed=self._gates.dra_nvidia_gpu)
 
     def instance_types(
         self,

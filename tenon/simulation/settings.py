@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hourly_cost import MAX_DOLLARS
-from tenon.ec2.types.capacity import NodeSettings
+from tenon.ec2.types.capacity import InstanceReserve, NodeSettings
 from tenon.ec2.types.settings import settings_of
 from tenon.manifests.faults import ManifestError, Source
 from tenon.provisioning.gates import AwsFeatureGates, FeatureGates, parse_aws_feature_gates, parse_feature_gates
@@ -118,11 +118,8 @@ class PlanSettings:
 
     def node_settings(self, node_class: EC2NodeClass) -> NodeSettings:
         """What a class and the settings say about the resources of its nodes."""
-        return settings_of(
-            node_class,
-            vm_memory_overhead=Decimal(str(self.numbers["VM_MEMORY_OVERHEAD_PERCENT"])),
-            reserved_enis=int(self.numbers["RESERVED_ENIS"]),
-        )
+        memory_share = Decimal(str(self.numbers["VM_MEMORY_OVERHEAD_PERCENT"]))
+        return settings_of(node_class, InstanceReserve(memory_share, int(self.numbers["RESERVED_ENIS"])))
 
     def policy(self) -> PlanPolicy:
         """The settings in the form that the planner takes."""

@@ -12,7 +12,7 @@ from tenon.ec2.families import FAMILIES
 from tenon.ec2.families.base import GIB, EbsVolume
 from tenon.ec2.types import capacity
 from tenon.ec2.types.branch_interfaces import POD_ENI, branch_interfaces
-from tenon.ec2.types.capacity import MIB, NodeSettings
+from tenon.ec2.types.capacity import MIB, InstanceReserve, NodeSettings
 from tenon.ec2.types.settings import settings_of
 from tenon.resources import parse_resources
 from tests.ec2.samples import instance_type, item, node_class, rows
@@ -58,7 +58,7 @@ def with_memory(mib: int, *architectures: str) -> dict[str, Any]:
 )
 def test_aws061_firmware_and_hypervisor_take_memory(described: dict[str, Any], share: str, mib: int) -> None:
     """On Arm 64 MiB first; then the share of VM_MEMORY_OVERHEAD_PERCENT, rounded up to a whole MiB."""
-    assert capacity.memory_bytes(described, NodeSettings(vm_memory_overhead=Decimal(share))) == mib * MIB
+    assert capacity.memory_bytes(described, NodeSettings(reserve=InstanceReserve(Decimal(share)))) == mib * MIB
 
 
 def test_aws065_prefixes_on_the_interface_give_no_more_pods() -> None:
@@ -136,9 +136,9 @@ def test_max_pods(family: AMIFamily, kubelet: dict[str, int], pods: int) -> None
 
 def test_reserved_interfaces_carry_no_pods() -> None:
     """AWS-064: (3 - 1) x 9 + 2; no interface left means no pods, not two."""
-    assert capacity.eni_limited_pods(M5, NodeSettings(reserved_enis=1)) == 20
+    assert capacity.eni_limited_pods(M5, NodeSettings(reserve=InstanceReserve(interfaces=1))) == 20
     assert capacity.eni_limited_pods(M5, NodeSettings(efa_only_interfaces=(0, 1))) == 20
-    assert capacity.eni_limited_pods(M5, NodeSettings(reserved_enis=9)) == 0
+    assert capacity.eni_limited_pods(M5, NodeSettings(reserve=InstanceReserve(interfaces=9))) == 0
 
 
 def test_only_the_default_card_counts_for_pods() -> None:
@@ -160,7 +160,9 @@ def test_kubelet_memory_does_not_follow_the_interfaces_on_bottlerocket() -> None
     [("t3.medium", 442), ("m5.large", 574), ("p4d.24xlarge", 8362)],
 )
 @pytest.mark.parametrize("family", ["AL2", "AL2023", "Custom"])
-@pytest.mark.parametrize("settings", [{"reserved_enis": 1}, {"kubelet": {"maxPods": 110}}, {}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{"reserve": InstanceReserve(interfaces=1)}, {"kubelet": {"maxPods": 110}}, {}], ids=str
+)
 def test_aws069_neither_reserved_interfaces_nor_max_pods_change_the_memory_of_the_kubelet(
     name: str, mib: int, family: AMIFamily, settings: dict[str, Any]
 ) -> None:

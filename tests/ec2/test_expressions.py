@@ -19,6 +19,7 @@ from tenon.ec2.families import mime
 from tenon.ec2.families.own_kubelet import own_kubelet_errors, with_own_kubelet
 from tenon.ec2.types.capacity import NodeSettings
 from tenon.ec2.types.expressions import evaluate_settings
+from tenon.provisioning.gates import AwsFeatureGates
 from tests.ec2.conftest import Administrator
 from tests.ec2.samples import instance_type, item, node_claim, node_class
 
@@ -80,7 +81,7 @@ def test_ec15_a_type_without_a_value_is_named_with_the_expression() -> None:
 
 @pytest.fixture(scope="module")
 def gated(clients: Ec2) -> Ec2Provider:
-    return Ec2Provider(clients, describe_cluster(clients, "sandbox"), expressions=True)
+    return Ec2Provider(clients, describe_cluster(clients, "sandbox"), gates=AwsFeatureGates(node_class_cel=True))
 
 
 def written(**kubelet: Any) -> EC2NodeClass:

@@ -41,6 +41,7 @@ from activities.record.plan_inputs import PlanInputStore
 from activities.rollout.statuses import RolloutStatuses
 from tenon import __version__
 from tenon.ec2.families.cluster import Cluster
+from tenon.ec2.types.capacity import InstanceReserve
 from worker.own_namespace import own_namespace
 from worker.record.plan_inputs import open_plan_inputs
 from worker.record.record import Record, open_record
@@ -191,12 +192,10 @@ def _ec2(clients: Ec2, settings: Settings, version: str, dns_ip: str) -> Ec2Prov
         return Ec2Provider(
             clients,
             cluster,
-            vm_memory_overhead=Decimal(str(settings.vm_memory_overhead_percent)),
-            reserved_enis=settings.reserved_enis,
+            reserve=InstanceReserve(Decimal(str(settings.vm_memory_overhead_percent)), settings.reserved_enis),
+            gates=settings.aws_feature_gates,
             isolated=settings.isolated_vpc,
             price_table=settings.price_table,
-            expressions=settings.aws_feature_gates.node_class_cel,
-            gpu_sharing=settings.aws_feature_gates.dra_nvidia_gpu,
             reserved_capacity=settings.feature_gates.reserved_capacity,
             zonal_shift=settings.enable_zonal_shift,
             refresh=Refresh(

@@ -36,6 +36,19 @@ Item = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class InstanceReserve:
+    """What of each instance Tenon does not count on, as the operator says."""
+
+    memory_share: Decimal = Decimal("0.075")
+    """VM_MEMORY_OVERHEAD_PERCENT: what hypervisor and kernel take of the memory that EC2 names."""
+    interfaces: int = 0
+    """RESERVED_ENIS: network interfaces that pods get no addresses of."""
+
+
+DEFAULT_RESERVE = InstanceReserve()
+
+
+@dataclass(frozen=True, slots=True)
 class NodeSettings:
     """What a node class and the operator's settings say about the resources of its nodes."""
 
@@ -53,10 +66,9 @@ class NodeSettings:
     needs_nested_virtualization: bool = False
     needs_enclaves: bool = False
     placement_group: PlacementGroup | None = None
-    vm_memory_overhead: Decimal = Decimal("0.075")
-    reserved_enis: int = 0
+    reserve: InstanceReserve = DEFAULT_RESERVE
     learned_memory: Mapping[str, int] = field(default_factory=dict)
-    """Bytes by instance type, as nodes reported them: in place of ``vm_memory_overhead``."""
+    """Bytes by instance type, as nodes reported them: in place of the share of ``reserve``."""
     learned_storage: Mapping[int, int] = field(default_factory=dict)
     """The ephemeral storage that pods get, as nodes reported it, by the bytes that the other settings leave."""
     learned_amounts: Mapping[str, Mapping[str, Figure]] = field(default_factory=dict)
@@ -75,7 +87,7 @@ def default_interfaces(item: Item) -> int:
 
 def eni_limited_pods(item: Item, settings: NodeSettings) -> int:
     """Return how many pods the VPC network plugin can give an address; 0 if the type has no usable interfaces."""
-    interfaces = max(default_interfaces(item) - settings.reserved_enis - settings.efa_only_interfaces.count(0), 0)
+    interfaces = max(default_interfaces(item) - settings.reserve.interfaces - settings.efa_only_interfaces.count(0), 0)
     return int(interfaces * (item["NetworkInfo"]["Ipv4AddressesPerInterface"] - 1) + 2) if interfaces else 0
 
 
@@ -103,7 +115,7 @@ def memory_bytes(item: Item, settings: NodeSettings) -> int:
         return min(max(learned, int(mib * LEAST_LEARNED) * MIB), mib * MIB)
     if item["ProcessorInfo"]["SupportedArchitectures"][0] == "arm64":
         mib -= _ARM_FIRMWARE_MIB
-    return int(mib - math.ceil(mib * settings.vm_memory_overhead)) * MIB
+    return int(mib - math.ceil(mib * settings.reserve.memory_share)) * MIB
 
 
 def storage_bytes(item: Item, settings: NodeSettings) -> int:
@@ -170,7 +182,7 @@ def kube_reserved(item: Item, settings: NodeSettings) -> Resources:
     reserve for the pods of all interfaces.
     """
     limited = settings.family.eni_limited_overhead
-    pods = eni_limited_pods(item, replace(settings, reserved_enis=0)) if limited else max_pods(item, settings)
+    pods = eni_limited_pods(item, replace(settings, reserve=InstanceReserve())) if limited else max_pods(item, settings)
     rest = item["VCpuInfo"]["DefaultVCpus"] * 1000
     cpu = 0
     for width, share in _CPU_BANDS:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.families import family_of
 from tenon.ec2.families.base import EbsVolume, volume_bytes
-from tenon.ec2.types.capacity import NodeSettings
+from tenon.ec2.types.capacity import DEFAULT_RESERVE, InstanceReserve, NodeSettings
 from tenon.ec2.types.learned_storage import learned_storage
 
 
@@ -20,13 +19,8 @@ def kubelet_map(node_class: EC2NodeClass) -> dict[str, Any]:
     return {name: value for name, value in kubelet.to_dict().items() if value not in (None, {}, [])}
 
 
-def settings_of(
-    node_class: EC2NodeClass, *, vm_memory_overhead: Decimal = Decimal("0.075"), reserved_enis: int = 0
-) -> NodeSettings:
-    """Return the settings of a class, without the memory, CPU, pods and huge pages that its nodes reported.
-
-    The keyword arguments are the operator's settings.
-    """
+def settings_of(node_class: EC2NodeClass, reserve: InstanceReserve = DEFAULT_RESERVE) -> NodeSettings:
+    """Return the settings of a class, without the memory, CPU, pods and huge pages that its nodes reported."""
     spec = node_class.spec
     interfaces = spec.network_interfaces
     return NodeSettings(
@@ -46,7 +40,6 @@ def settings_of(
         and spec.cpu_options.nested_virtualization == "enabled",
         needs_enclaves=spec.enclave_options is not None and spec.enclave_options.enabled,
         placement_group=node_class.status.placement_group,
-        vm_memory_overhead=vm_memory_overhead,
-        reserved_enis=reserved_enis,
+        reserve=reserve,
         learned_storage=learned_storage(node_class),
     )
