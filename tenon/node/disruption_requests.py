@@ -8,7 +8,7 @@ from tenon.apis.reasons import Reason
 from tenon.kube.timestamps import time_text
 from tenon.messages.node import Disrupt, DisruptAnswer
 from tenon.node import leaving_stages
-from tenon.node.leave_text import command_text
+from tenon.node.leave_text import command_text, removal_text
 from tenon.node.state import NodeState, Stage
 from tenon.node.steps import LeaveRequest
 
@@ -23,7 +23,7 @@ def answer(state: NodeState, command: Disrupt, now: datetime) -> DisruptAnswer:
     """
     price = state.instance.price if state.instance else 0.0
     if state.stage.leaving or state.leave is not None:
-        why = f"already leaving: {state.leave.reason if state.leave else ''}"
+        why = f"already leaving: {removal_text(state.leave) if state.leave else ''}"
         return DisruptAnswer(accepted=False, why=why, leaving=True)
     if state.stage is Stage.REBOOTING:
         return DisruptAnswer(accepted=False, why="its machine reboots")

@@ -91,8 +91,11 @@ def _short(removal: Removal) -> Removal:
 
 
 def removal_text(removal: Removal) -> str:
-    """Return the reason as the workflow spells it, its detail and its actor: 'unhealthy: Ready is False (...)'."""
-    return f"{removal.reason}{_more(removal)}"
+    """Return why and by whose wish: 'Unhealthy: Ready is False (...)', with the reason as search attributes have it.
+
+    Empty without a reason: the result of a node that was never asked to leave has none.
+    """
+    return f"{camel_case(removal.reason)}{_more(removal)}" if removal.reason else ""
 
 
 def removal_on_page(removal: Removal, cluster: str) -> str:
@@ -103,7 +106,7 @@ def removal_on_page(removal: Removal, cluster: str) -> str:
 
 
 def why_it_leaves(state: NodeState) -> str:
-    """Return the reason in the spelling of conditions, since when it holds, and who asked; empty if it stays."""
+    """Return the same with since when the reason holds; empty if the node stays."""
     leave = state.leave
     if leave is None:
         return ""

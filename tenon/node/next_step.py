@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from tenon.apis.reasons import camel_case
 from tenon.kube.timestamps import time_text
 from tenon.messages.base import ActivityName
 from tenon.messages.launch import LaunchInput, PrepareLaunchInput
@@ -149,7 +150,7 @@ def _leaving_step(state: NodeState, now: datetime) -> Step:
                     life=leave_text.life(state),
                     drain=_drain_input(state),
                 ),
-                f"{state.node_name or state.claim.name}: {leave.reason if leave else ''}",
+                f"{state.node_name or state.claim.name}: {camel_case(leave.reason) if leave else ''}",
             )
         case Stage.DRAINING:
             return Run(

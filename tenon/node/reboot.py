@@ -26,7 +26,7 @@ from tenon.messages.reboot import (
     RebootResult,
 )
 from tenon.node import leaving_stages
-from tenon.node.leave_text import WORKFLOW
+from tenon.node.leave_text import WORKFLOW, removal_text
 from tenon.node.reboot_record import HISTORY, request_text
 from tenon.node.startup_stages import FIRST_CHECK
 from tenon.node.state import Blocked, NodeState, Reboot, RebootPhase, Stage
@@ -52,7 +52,7 @@ REBOOTS_IN = frozenset({Stage.INITIALIZING, Stage.BINDING, Stage.LIVE})
 def answer(state: NodeState, request: RebootRequest) -> RebootAnswer:
     """Decide whether the node reboots for this request. Call it before applying the request."""
     if state.stage.leaving or state.leave is not None:
-        return RebootAnswer(accepted=False, why=f"already leaving: {state.leave.reason if state.leave else ''}")
+        return RebootAnswer(accepted=False, why=f"already leaving: {removal_text(state.leave) if state.leave else ''}")
     if state.reboot is not None:
         same = state.reboot.request.operation_id == request.operation_id
         return RebootAnswer(accepted=same, why="" if same else f"it reboots already: {state.reboot.request.reason}")

@@ -57,7 +57,7 @@ def test_a_node_that_is_gone_is_known_by_each_of_its_names(tenon: Tenon, name: s
     assert (
         "  2026-11-26 12:00:00  batch 1 of provisioner created it for 2 pods: shop/web-1, shop/web-2  [record]" in lines
     )
-    assert any("ForceDrain: the disk is slow (OPS-7), by alice with tenon node  [record]" in line for line in lines)
+    assert any("ForceDrain: the disk is slow (OPS-7) (alice with tenon node)  [record]" in line for line in lines)
     assert any("planned while it left, created default-x2" in line for line in lines)
     assert "batch 3" not in done.stdout, "that plan came much later"
     assert "Temporal: not asked, because no cluster is named: use --cluster." in lines

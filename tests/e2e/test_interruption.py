@@ -109,7 +109,7 @@ async def test_aws140_an_interrupted_spot_node_is_replaced_before_its_instance_e
     life = await life_of(client, sandbox, claim)
     why = ("spot_interrupted", "EC2 interrupts the spot instance", "controller interruption")
     assert (life.reason, life.detail, life.actor) == why
-    text = "spot_interrupted: EC2 interrupts the spot instance (controller interruption)"
+    text = "SpotInterrupted: EC2 interrupts the spot instance (controller interruption)"
     assert f"leaving: {text}" in [entry.text for entry in life.timeline]
     await pool.seen(claim, "Disrupted", "SpotInterrupted: EC2 interrupts the spot instance (controller interruption)")
     await until(queue.empty)

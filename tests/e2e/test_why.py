@@ -79,7 +79,7 @@ async def test_why_tells_the_life_of_a_node_and_replay_makes_its_plan_again(
             assert "cheapest of" in shown, source
             assert f"({instance['type']}, {instance['zone']}, {instance['capacity_type']}) at $" in shown, source
             assert f"${life.price_per_hour:.4f} an hour" in shown, source
-            assert "ForceDrain: its disk is slow, OPS-12, by sandbox-admin with tenon node" in shown, source
+            assert "ForceDrain: its disk is slow, OPS-12 (sandbox-admin with tenon node)" in shown, source
 
     plans = [entry for entry in entries(record) if isinstance(entry, PlanEntry)]
     (plan,) = [entry for entry in plans if any(purchase.claim == name for purchase in entry.purchases)]

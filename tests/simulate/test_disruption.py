@@ -199,7 +199,7 @@ def test_a_node_that_an_operator_drains_says_who_and_why(tmp_path: Path) -> None
         "  finalizers:", f"  annotations: {{tenon.sh/deleted-because: '{because}'}}\n  finalizers:"
     )
     plan = disrupted(tmp_path, PATIENT + annotated, "--node", "c1").plan
-    why = "It is leaving since 2026-01-01 11:00:00 UTC: force_drained: broken disk (ann)"
+    why = "It is leaving since 2026-01-01 11:00:00 UTC: ForceDrained: broken disk (ann)"
     assert plan["staying"][0]["why"] == [why]
 
 

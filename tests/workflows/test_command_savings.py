@@ -56,7 +56,7 @@ async def test_wsh02_a_node_that_left_for_another_reason_counts_for_what_a_comma
 ) -> None:
     """Its replacement stays, and its price was part of the prediction."""
     steps = FakeSteps()
-    steps.refused, steps.leaving = {"default-2": "already leaving: expired"}, ["default-2"]
+    steps.refused, steps.leaving = {"default-2": "already leaving: Expired"}, ["default-2"]
     async with running(temporal, cluster, steps, command()) as handle:
         await handle.result()
     assert steps.measured == [["default-1", "default-2"]]

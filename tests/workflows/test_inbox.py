@@ -138,7 +138,7 @@ async def test_dis_64_of_two_commands_that_arrive_together_the_second_is_refused
     node, _ = run(monkeypatch, NodeState(claim=REF, stage=Stage.LIVE, instance=INSTANCE), 20)
     assert answer_to(node, Disrupt(command="c1", reason="Empty")).accepted
     second = answer_to(node, Disrupt(command="c2", reason="Underutilized"))
-    assert (second.accepted, second.why) == (False, "already leaving: Empty")
+    assert (second.accepted, second.why) == (False, "already leaving: Empty (command c1)")
 
 
 async def test_dis_64_a_command_that_arrives_after_a_request_to_drain_hears_that_the_node_leaves(

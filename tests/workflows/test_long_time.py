@@ -59,7 +59,7 @@ async def test_a_node_expires_after_thirty_days_and_not_before(temporal: Workflo
         await temporal.fast_forward(newest(temporal.client, cluster), 2 * DAY)
         life = await handle.result()
     assert life.reason == "expired"
-    timeline = next(entry.at for entry in life.timeline if entry.text.startswith("leaving: expired"))
+    timeline = next(entry.at for entry in life.timeline if entry.text.startswith("leaving: Expired"))
     assert world.view.created_at is not None
     late = timeline - (world.view.created_at + 30 * DAY)
     assert timedelta() <= late < timedelta(minutes=1)
@@ -123,7 +123,7 @@ async def test_a_kept_node_outlives_its_expiry_until_the_wish_is_over(
         await temporal.fast_forward(newest(temporal.client, cluster), 2 * DAY)
         life = await handle.result()
     assert life.reason == "expired"
-    timeline = next(entry.at for entry in life.timeline if entry.text.startswith("leaving: expired"))
+    timeline = next(entry.at for entry in life.timeline if entry.text.startswith("leaving: Expired"))
     assert timedelta() <= timeline - (began + 45 * DAY) < timedelta(minutes=1)
 
 
@@ -179,7 +179,7 @@ async def test_a_drain_blocked_for_twenty_days_keeps_its_history_small(
         assert after.history_length < 300
         assert (state.stage, why_blocked(state)) == (Stage.DRAINING, BUDGET)
         assert state.drain_rounds == len(world.tries) >= 10
-        assert line(state, "leaving: drain") < line(state, BUDGET)
+        assert line(state, "leaving: Drain") < line(state, BUDGET)
         world.relaxed = True
         await temporal.fast_forward(newest(temporal.client, cluster), 3 * DAY)
         life = await handle.result()
@@ -204,7 +204,7 @@ async def test_a_node_that_never_joins_is_given_up_after_a_quarter_of_an_hour(
         life = await handle.result()
     assert life.reason == "registration_timeout"
     launched = next(entry.at for entry in life.timeline if entry.text.startswith("launched"))
-    timeline = next(entry.at for entry in life.timeline if entry.text.startswith("leaving: registration_timeout"))
+    timeline = next(entry.at for entry in life.timeline if entry.text.startswith("leaving: RegistrationTimeout"))
     assert timedelta(minutes=15) <= timeline - launched < timedelta(minutes=16)
 
 
@@ -258,5 +258,5 @@ async def test_a_node_that_never_gets_ready_is_given_up_after_an_hour(
         life = await handle.result()
     assert life.reason == "initialization_timeout"
     registered = next(entry.at for entry in life.timeline if "registered node" in entry.text)
-    timeline = next(entry.at for entry in life.timeline if "leaving: initialization_timeout" in entry.text)
+    timeline = next(entry.at for entry in life.timeline if "leaving: InitializationTimeout" in entry.text)
     assert timedelta(hours=1) <= timeline - registered <= timedelta(hours=1, minutes=1)

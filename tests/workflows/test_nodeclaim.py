@@ -257,7 +257,7 @@ async def test_an_operators_update_is_answered_and_says_who_and_why(
         again = await newest(temporal.client, cluster).execute_update(NodeClaimWorkflow.ask_expire, ann)
         assert (again.accepted, again.why) == (
             False,
-            "it is leaving already: drain: its disk is slow, OPS-12 (ann@example.com)",
+            "it is leaving already: Drain: its disk is slow, OPS-12 (ann@example.com)",
         )
         forced = await newest(temporal.client, cluster).execute_update(NodeClaimWorkflow.ask_force_drain, ann)
         assert forced.accepted

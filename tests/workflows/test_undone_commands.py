@@ -102,7 +102,7 @@ async def test_a_candidate_that_left_for_another_reason_keeps_its_replacement(
 ) -> None:
     """It expired or was deleted meanwhile. Its pods still need the new node."""
     steps = FakeSteps()
-    steps.refused = {"default-1": "already leaving: expired", "default-2": "its workflow is gone"}
+    steps.refused = {"default-1": "already leaving: Expired", "default-2": "its workflow is gone"}
     steps.leaving = ["default-1", "default-2"]
     async with running(temporal, cluster, steps, command()) as handle:
         await handle.result()

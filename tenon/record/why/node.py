@@ -11,8 +11,9 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod_workload import workload_of
 from tenon.kube.timestamps import parse_instant
 from tenon.messages.explanation import Explanation
+from tenon.messages.node import Removal
 from tenon.money import per_hour, price_text
-from tenon.node.leave_text import recorded
+from tenon.node.leave_text import recorded, removal_text
 from tenon.record.entries import (
     BlockedBy,
     CommandEndEntry,
@@ -26,7 +27,7 @@ from tenon.record.entries import (
 from tenon.record.removals import blocked_text
 from tenon.record.why.answer import Answer, Line, Source, clock, sections_of
 from tenon.record.why.mentions import Departure
-from tenon.record.why.node_life import NodeSources, removal_text, why_removed
+from tenon.record.why.node_life import NodeSources
 from tenon.sentences import counted, first_few
 
 _E = TypeVar("_E")
@@ -182,7 +183,7 @@ class _Node:
             if any(candidate.claim == self._claim for candidate in command.candidates):
                 yield from _command_lines(command, ends.get(command.command), self._claim)
         if removal is not None:
-            text = why_removed(removal.reason, removal.detail, removal.actor)
+            text = removal_text(Removal(reason=removal.reason, detail=removal.detail, actor=removal.actor))
             yield Line(text, Source.RECORD, removal.asked_at or removal.at)
             pods = f"{counted(removal.pods, 'pod')} moved, and it cost {price_text(removal.cost)} in all"
             yield Line(pods, Source.RECORD, removal.terminated_at)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tenon.apis.reasons import camel_case
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pool_reasons import NoPlace
 from tenon.messages.node import Removal
+from tenon.node.leave_text import removal_text
 from tenon.node.state import NodeClaimResult, NodeState
 from tenon.node.timeline import why_blocked
 from tenon.record.entries import (
@@ -79,7 +79,7 @@ def life_of_result(result: NodeClaimResult, workflow: str = "") -> NodeLife:
         launched_at=result.launched_at,
         pool=result.pool,
         node=result.node_name,
-        removal=why_removed(result.reason, result.detail, result.actor),
+        removal=removal_text(Removal(reason=result.reason, detail=result.detail, actor=result.actor)),
         actor=result.actor,
         asked_at=result.asked_at,
         timeline=[(entry.at, entry.text) for entry in result.timeline],
@@ -113,16 +113,3 @@ class NodeSources:
     events: Sequence[NodeEvent] = ()
     namesakes: Sequence[str] = field(default_factory=list)
     """Other NodeClaims that had the name that was asked for."""
-
-
-def removal_text(removal: Removal) -> str:
-    """Return why, and by whose wish, a NodeClaim is removed."""
-    return why_removed(removal.reason, removal.detail, removal.actor)
-
-
-def why_removed(reason: str, detail: str, actor: str) -> str:
-    """Return the same of its parts; empty without a reason."""
-    if not reason:
-        return ""
-    text = camel_case(reason) + (f": {detail}" if detail else "")
-    return f"{text}, by {actor}" if actor else text

@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tenon.messages.node import Removal
 from tenon.money import per_hour, price_text
+from tenon.node.leave_text import removal_text
 from tenon.record.entries import CommandEntry, Entry, LaunchEntry, PlanEntry, RefusalEntry, RemovalEntry
 from tenon.record.why.answer import Answer, Line, Source, sections_of
 from tenon.record.why.node_life import NodeEvent
@@ -123,9 +125,8 @@ def _removed(entries: Sequence[Entry]) -> Iterator[Line]:
         yield Line(f"{counted(unlaunched, 'NodeClaim')} ended before launch, which cost nothing", Source.RECORD)
     for entry in removals[-MAX_NAMED:]:
         node = entry.facts.node or entry.facts.claim
-        detail = f": {shortened(entry.detail, MAX_MESSAGE)}" if entry.detail else ""
-        actor = f", by {entry.actor}" if entry.actor else ""
-        yield Line(f"{node} left, {entry.reason}{detail}{actor}", Source.RECORD, entry.at)
+        removal = Removal(reason=entry.reason, detail=shortened(entry.detail, MAX_MESSAGE), actor=entry.actor)
+        yield Line(f"{node} left, {removal_text(removal)}", Source.RECORD, entry.at)
 
 
 def _commands(entries: Sequence[Entry], pool: str) -> Iterator[Line]:

@@ -54,7 +54,7 @@ async def test_dis_64_each_candidate_is_accepted_refused_or_leaving() -> None:
     result = await ask(
         accepts=DisruptAnswer(accepted=True, price=0.1),
         keeps=DisruptAnswer(accepted=False, why="kept until tomorrow"),
-        leaves=DisruptAnswer(accepted=False, why="already leaving: expired", leaving=True),
+        leaves=DisruptAnswer(accepted=False, why="already leaving: Expired", leaving=True),
         gone=NO_WORKFLOW,
         fails=failed,
     )
@@ -62,7 +62,7 @@ async def test_dis_64_each_candidate_is_accepted_refused_or_leaving() -> None:
         accepted=["accepts"],
         refused={
             "keeps": "kept until tomorrow",
-            "leaves": "already leaving: expired",
+            "leaves": "already leaving: Expired",
             "gone": "its workflow is gone",
             "fails": "no rule for this",
         },

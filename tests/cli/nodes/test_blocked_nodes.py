@@ -46,7 +46,7 @@ async def test_the_blocked_nodes_are_listed_with_their_reasons(
 
     refused = await asyncio.to_thread(tenon, "keep", NAME, "--cluster", cluster)
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert refused.stderr.startswith(f"{NAME} refuses: it is leaving already: drain (an operator, ")
+    assert refused.stderr.startswith(f"{NAME} refuses: it is leaving already: Drain (an operator, ")
 
     why = ("--reason", "its disk is slow", "--ticket", "OPS-12")
     forced = await asyncio.to_thread(tenon, "force-drain", NAME, "--cluster", cluster, *why)

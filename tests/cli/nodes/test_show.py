@@ -26,7 +26,7 @@ async def test_show_says_what_blocks_a_node_and_what_resolves_it(tenon: Tenon, c
     assert BUDGET in text
     assert "tenon node force-drain default-x1 deletes the pods at once, whatever protects them" in text
     assert "kubectl edit poddisruptionbudget -n default web" in text
-    assert "drain (an operator, by a Temporal signal)" in text
+    assert "Drain (an operator, by a Temporal signal)" in text
     assert "All pods are deleted, whatever protects them, by 20" in text
     assert "Next attempt at 20" in text
 

@@ -77,7 +77,7 @@ def test_a_node_that_leaves_says_its_stage_and_why(done: tuple[str, ...], tainte
 
 def test_a_claim_that_somebody_deleted_says_so() -> None:
     shown = row(a_claim(meta=DELETED), a_node())
-    assert shown.why == "deleted: the NodeClaim was deleted (kubectl or another controller)"
+    assert shown.why == "Deleted: the NodeClaim was deleted (kubectl or another controller)"
 
 
 def test_an_open_command_is_named_with_its_reason() -> None:

@@ -29,7 +29,7 @@ def node(**fields: Any) -> NodeState:
     [
         (node(stage=Stage.INITIALIZING), "not live yet: initializing"),
         (node(keep_until=START + timedelta(seconds=1)), "kept until"),
-        (node(stage=Stage.DRAINING, leave=Leave(reason="drain", asked_at=START)), "already leaving: drain"),
+        (node(stage=Stage.DRAINING, leave=Leave(reason="drain", asked_at=START)), "already leaving: Drain"),
     ],
 )
 def test_a_node_that_refuses_a_command_says_why_and_stays(state: NodeState, why: str) -> None:

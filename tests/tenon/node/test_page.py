@@ -68,7 +68,7 @@ def test_the_next_run_begins_with_a_headline_and_a_reason_made_from_the_state() 
     assert after.headline.startswith("Node n1 of NodePool web is live; m5.large, ")
     assert after.why == "It was bought for 5 pods: shop/db-0"
     leaving = machine.apply(live, LeaveRequest(reason="drain", detail="its disk is slow", actor="ann"), NOW)
-    assert page.next_input(after, leaving).why == "It leaves because of drain: its disk is slow (ann)"
+    assert page.next_input(after, leaving).why == "It leaves because of Drain: its disk is slow (ann)"
     assert list(after.model_dump())[:3] == ["headline", "why", "details"]
 
 

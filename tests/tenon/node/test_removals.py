@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tenon.apis import labels
+from tenon.apis.reasons import camel_case
 from tenon.messages.base import ActivityName, Message
 from tenon.messages.launch import ClaimView, LaunchResult, PrepareLaunchResult
 from tenon.messages.node import Disrupt, Poke, Removal
@@ -130,7 +131,7 @@ WAYS: list[tuple[str, NodeState, Message, Removal]] = [
 def test_evt04_each_way_to_leave_says_why_and_who(state: NodeState, event: Message, why: Removal) -> None:
     remainder = machine.apply(state, event, NOW)
     assert remainder.stage is Stage.CORDONING
-    text = f"{why.reason}{': ' if why.detail else ''}{why.detail} ({why.actor})"
+    text = f"{camel_case(why.reason)}{': ' if why.detail else ''}{why.detail} ({why.actor})"
     assert f"leaving: {text}" in [entry.text for entry in remainder.timeline]
     workflow = text.replace("(command ", "(workflow disruption-command/c/")
     assert f"- Leaving: {workflow}" in details(remainder)
@@ -151,8 +152,8 @@ def test_evt04_the_first_reason_stays_and_others_are_lines_of_the_timeline() -> 
     remainder = machine.apply(remainder, LeaveRequest(reason="drain", actor="ann@laptop"), LATE)
     assert [entry.text for entry in remainder.timeline][-3:] == [
         "leaving: Empty (command empty-1)",
-        "another reason to leave: spot_interrupted: EC2 interrupts it (controller interruption)",
-        "another reason to leave: drain (ann@laptop)",
+        "another reason to leave: SpotInterrupted: EC2 interrupts it (controller interruption)",
+        "another reason to leave: Drain (ann@laptop)",
     ]
     assert machine.apply(remainder, poke, LATE) == remainder, "the same poke again adds nothing"
     assert (result_of(remainder, LATE).reason, result_of(remainder, LATE).actor) == ("Empty", "command empty-1")
@@ -170,7 +171,7 @@ def test_evt04_a_deletion_gets_its_reason_later_if_recording_it_failed_at_first(
     remainder = machine.apply(remainder, Poke(claim_deleting=True, removals=(INTERRUPTED,)), LATE)
     result = result_of(remainder, LATE)
     assert (result.reason, result.detail, result.actor) == (INTERRUPTED.reason, INTERRUPTED.detail, INTERRUPTED.actor)
-    assert "deleted because of spot_interrupted" in remainder.timeline[-1].text
+    assert "deleted because of SpotInterrupted" in remainder.timeline[-1].text
     later = machine.apply(remainder, Poke(claim_deleting=True, removals=(DELETED, REPAIRED)), LATE)
     assert result_of(later, LATE).reason == INTERRUPTED.reason
 

@@ -125,7 +125,7 @@ def test_what_waits_and_what_blocks_is_named_with_what_resolves_it(busy_page: Pa
     assert f"5 | {why} | ml/train-0, ml/train-1, ml/train-2 and 2 more" in rows
     assert "1 | on its way to batch-0001d | etl/job-91" in rows
     (leaving,) = [row for row in rows if row.startswith("ip-10-0-0-29 | draining")]
-    assert leaving.endswith("drain: kernel bug (ann)waits for shop/cartkubectl edit it")
+    assert leaving.endswith("Drain: kernel bug (ann)waits for shop/cartkubectl edit it")
 
 
 def test_commands_freezes_and_rollouts_are_named_with_what_they_wait_for(busy_page: Page) -> None:

@@ -90,7 +90,7 @@ def test_a_node_that_is_gone_is_answered_from_the_record_alone() -> None:
     ]
     assert texts(answer, HAPPENED) == ["launched i-0abc (m5.large, us-west-2a, spot)", "force drain requested"]
     assert texts(answer, REMOVED) == [
-        "ForceDrain: the disk is slow (OPS-7), by alice with tenon node",
+        "ForceDrain: the disk is slow (OPS-7) (alice with tenon node)",
         "2 pods moved, and it cost $0.0400 in all",
     ]
     assert texts(answer, REPLACED) == [
@@ -203,7 +203,7 @@ def test_a_workflow_that_ended_says_who_removed_the_node() -> None:
     for life in (life_of_state(state), life_of_result(result_of(state, after(63)))):
         answer = why_node(NodeSources(NodeIdentity(CLAIM), [NEXT_PLAN], life=life))
         assert answer.headline == f"NodeClaim {CLAIM} ({NODE}, {INSTANCE}) of NodePool default is gone"
-        assert texts(answer, REMOVED)[0] == "ForceDrain: the disk is slow, by alice"
+        assert texts(answer, REMOVED)[0] == "ForceDrain: the disk is slow (alice)"
 
 
 def test_without_temporal_and_record_the_node_claim_still_says_why() -> None:
@@ -232,7 +232,7 @@ def test_without_temporal_and_record_the_node_claim_still_says_why() -> None:
     assert texts(answer, BOUGHT) == ["2 pods: shop/web-1, shop/web-2", "m5.large is the cheapest"]
     assert texts(answer, LAUNCHED) == [f"EC2 launched {INSTANCE} (m5.large, us-west-2a, spot)"]
     assert texts(answer, HAPPENED) == ["DisruptionBlocked: Pod shop/web-1 has do-not-disrupt"]
-    assert texts(answer, REMOVED) == ["Drain: old, by bob"]
+    assert texts(answer, REMOVED) == ["Drain: old (bob)"]
     assert sources(answer) == {Source.KUBERNETES}
 
 

@@ -151,7 +151,7 @@ def test_a_node_pool_says_what_was_created_refused_and_lost() -> None:
     assert texts(answer, REFUSED) == ["InsufficientCapacity: 1 refusal; the last: EC2 has no capacity"]
     assert texts(answer, REMOVED) == [
         "ForceDrain: 1 node, which cost $0.0400 in all",
-        "ip-10-0-0-1.ec2.internal left, ForceDrain: the disk is slow (OPS-7), by alice with tenon node",
+        "ip-10-0-0-1.ec2.internal left, ForceDrain: the disk is slow (OPS-7) (alice with tenon node)",
     ]
     assert texts(answer, COMMANDS) == [
         "command cmd-1: replace ip-10-0-0-1.ec2.internal, Underutilized, to save $0.0200 an hour"
