@@ -55,6 +55,7 @@ async def test_a_condition_that_hears_of_no_change_is_evaluated_again_too(monkey
     await until(third(Changing(), lambda: None))
 
 
+@pytest.mark.asyncio(loop_scope="function")
 @pytest.mark.looptime
 async def test_a_dear_condition_is_evaluated_less_often() -> None:
     """One that takes 0.2 s is paused for 0.4 s, and one that takes 2 s for half a second."""
@@ -78,6 +79,7 @@ async def test_a_dear_condition_is_evaluated_less_often() -> None:
     assert await seconds_of(0.0) < 2 * 0.5
 
 
+@pytest.mark.asyncio(loop_scope="function")
 @pytest.mark.looptime
 async def test_a_condition_that_is_waited_for_long_is_evaluated_less_often() -> None:
     """Its wait gets longer by a fiftieth at most. One that hears of changes is evaluated soon after each."""
