@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tenon.apis import labels
 from tenon.kube.pod import Pod
+from tenon.resources import NODES, parse_resources, total
 from tenon.scheduling import domain_shares, engine
 from tenon.scheduling.bound.sizing_rules import sizing_cost
 from tenon.scheduling.column_generation.columns import Columns, ProgramFailedError
@@ -117,19 +118,28 @@ def test_a_solver_that_fails_leaves_the_nodes(monkeypatch: pytest.MonkeyPatch) -
         max_size=5,
     ),
     st.sampled_from([THREE_PODS, CATALOG]),
+    st.sampled_from([0, 0, 1, 3]),
+    st.sampled_from([None, None, {"cpu": 12}, {"cpu": 40}, {"nodes": 5}]),
 )  # fmt: skip
-def test_no_plan_is_dearer_or_breaks_a_spread(apps: list[tuple[int, int, str, int]], types: list[Any]) -> None:
+def test_no_plan_is_dearer_or_breaks_a_rule(
+    apps: list[tuple[int, int, str, int]], types: list[Any], followers: int, limits: dict[str, Any] | None
+) -> None:
+    """Nor if some pods follow others, or if limits may bind."""
     pods = [
         pod
         for number, (count, skew, cpu, least_domains) in enumerate(apps)
         for pod in app(f"app{number}-", count, skew, cpu, min_domains=least_domains)
     ]
-    batch = problem(pods, pool("default", ON_DEMAND, AMD64, types=types))
+    pods += web(followers, near(app="app0-"), "follower", cpu="500m")
+    batch = problem(pods, pool("default", ON_DEMAND, AMD64, types=types, limits=limits))
     after = solve(batch, columns=Columns())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "share_again", lambda *_: False)
         before = solve(batch, columns=Columns())
     assert after.unschedulable == before.unschedulable
+    used = total([{**claim.largest, NODES: 1} for claim in after.claims])
+    assert all(used.get(name, 0) <= limit for name, limit in parse_resources(limits or {}).items())
+    assert set(domains(after, prefix="follower")) <= set(domains(after, prefix="app0-"))
     assert sizing_cost(batch, after) <= sizing_cost(batch, before) + 1e-9
     assert price(after) <= price(before) + 1e-9
     assert Counter(pod.key for claim in after.claims for pod in claim.pods) == Counter(
