@@ -26,7 +26,7 @@ from tenon.disruption.rules.approvals import approvals_of
 from tenon.disruption.rules.scheduled_off import off_pool
 from tenon.disruption.search.pods_elsewhere import PodsElsewhere
 from tenon.disruption.situation import Situation
-from tenon.disruption.why_stays import WhyStays, why_leaving
+from tenon.disruption.why_stays import WhyStays, leaving_text
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.node_names import whole_name
 from tenon.kube.records import NodeRecord
@@ -262,7 +262,7 @@ def _staying(
     why: WhyStays,
     types: Sequence[InstanceType],
 ) -> Document:
-    sentences = why_leaving(claim) if node.leaving and claim is not None else why.sentences(node)
+    sentences = (leaving_text(claim),) if node.leaving and claim is not None else why.sentences(node)
     return {
         "node": node.node,
         "nodeClaim": node.claim,

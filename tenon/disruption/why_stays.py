@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from tenon.apis import labels
-from tenon.apis.nodeclaim import DISRUPTION_REASON, DRIFTED
 from tenon.apis.nodepool import Budget
 from tenon.apis.reasons import Reason
 from tenon.disruption.decision import Blocked
@@ -25,7 +24,7 @@ from tenon.disruption.situation import Situation
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.timestamps import time_text
 from tenon.money import per_hour, price_text
-from tenon.node.leave_text import recorded, removal_text
+from tenon.node.leave_text import removal_text, why_leaving
 from tenon.scheduling.deadline import never
 from tenon.scheduling.model import Plan, PlannedClaim
 from tenon.sentences import counted, first_few
@@ -231,19 +230,10 @@ def _of_shortage(node: ManagedNode, detail: NodeDetail | None) -> Iterator[str]:
     yield f"{costs} because it was bought in a capacity shortage, when EC2 refused cheaper nodes{usual}"
 
 
-def why_leaving(claim: ClaimRecord) -> tuple[str, ...]:
-    """Return why a node that is leaving does so, as far as its NodeClaim says it."""
+def leaving_text(claim: ClaimRecord) -> str:
+    """Return why a node that is leaving does so."""
     since = f" since {time_text(claim.deleted_at)}" if claim.deleted_at is not None else ""
-    if not claim.is_true(DISRUPTION_REASON):
-        if removals := recorded(claim.annotations):
-            return (f"It is leaving{since}: {removal_text(removals[0])}",)
-        return (f"It is leaving{since}, and no disruption command removes it: it expired, or somebody deleted it",)
-    reason = claim.condition(DISRUPTION_REASON).get("reason") or "unknown"
-    sentences = [f"It is leaving{since}, and a disruption command removes it for the reason {reason}"]
-    drift = claim.condition(DRIFTED) if claim.is_true(DRIFTED) else {}
-    if reason == Reason.DRIFTED and (message := drift.get("message")):
-        sentences.append(f"It drifted ({drift.get('reason') or DRIFTED}): {message}")
-    return tuple(sentences)
+    return f"It is leaving{since}: {removal_text(why_leaving(claim))}"
 
 
 def _text(budget: Budget) -> str:

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from tenon.apis.nodeclaim import CONSOLIDATABLE, DISRUPTION_REASON, DRIFTED
 from tenon.apis.warm import FILLING, STARTING, STOPPED
-from tenon.fleet.stage import why_leaving
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.protection import node_protection, pod_protection
 from tenon.kube.records import NodeRecord, ObjectRecord, PodRecord
 from tenon.kube.taints import UNSCHEDULABLE
 from tenon.kube.timestamps import time_text
+from tenon.node.leave_text import removal_text, why_leaving
 from tenon.sentences import counted
 
 EXPIRES_SOON = timedelta(hours=24)
@@ -85,7 +85,7 @@ def disruption_of(
         leaves = node is not None and node.deleting
         return Disruption(DisruptionState.LEAVING if leaves else DisruptionState.UNMANAGED, why)
     if claim.deleting or (node is not None and node.deleting):
-        return Disruption(DisruptionState.LEAVING, why_leaving(claim))
+        return Disruption(DisruptionState.LEAVING, removal_text(why_leaving(claim)))
     if claim.disrupted_by:
         reason = claim.condition(DISRUPTION_REASON).get("reason") or ""
         return Disruption(DisruptionState.IN_COMMAND, f"command {claim.disrupted_by}{f': {reason}' if reason else ''}")

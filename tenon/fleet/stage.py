@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tenon.apis.nodeclaim import DRAINED, VOLUMES_DETACHED
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord
 from tenon.kube.taints import DISRUPTED
-from tenon.messages.node import Removal
-from tenon.node.leave_text import deletion, recorded, removal_text
 from tenon.node.state import Stage
 
 
@@ -36,16 +32,3 @@ def _leaving_stage(claim: ClaimRecord, node: NodeRecord | None) -> Stage:
     if claim.is_true(DRAINED):
         return Stage.DETACHING
     return Stage.DRAINING if DISRUPTED in node.taints else Stage.CORDONING
-
-
-def removals_of(claim: ClaimRecord) -> Sequence[Removal]:
-    """Return why a NodeClaim is being deleted, the first reason first; empty if it is not being deleted."""
-    if not claim.deleting:
-        return ()
-    return recorded(claim.annotations) or (deletion("NodeClaim"),)
-
-
-def why_leaving(claim: ClaimRecord) -> str:
-    """Return the first reason why a NodeClaim is being deleted, with its detail and its actor; empty if it is not."""
-    removals = removals_of(claim)
-    return removal_text(removals[0]) if removals else ""

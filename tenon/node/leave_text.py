@@ -12,8 +12,10 @@ from datetime import datetime
 from pydantic import TypeAdapter, ValidationError
 
 from tenon.apis import labels
+from tenon.apis.nodeclaim import DISRUPTION_REASON, DRIFTED
 from tenon.apis.reasons import Reason, camel_case
 from tenon.evolve import evolve
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.timestamps import time_text
 from tenon.messages.node import Removal
 from tenon.money import per_hour
@@ -66,6 +68,22 @@ def recorded(annotations: Mapping[str, str]) -> tuple[Removal, ...]:
     except ValidationError:
         return ()
     return tuple(_short(removal) for removal in removals if removal.reason)
+
+
+def why_leaving(claim: ClaimRecord) -> Removal:
+    """Return the first reason why a node leaves whose NodeClaim or Node is being deleted, as the NodeClaim says it.
+
+    Karpenter records no annotation, but the reason of a disruption command as a condition. A command or reboot of Tenon
+    sets that condition too, before it deletes: then somebody else deleted the NodeClaim first.
+    """
+    if removals := recorded(claim.annotations):
+        return removals[0]
+    if not claim.is_true(DISRUPTION_REASON) or claim.disrupted_by or claim.rebooting:
+        return deletion("NodeClaim" if claim.deleting else "Node")
+    reason = str(claim.condition(DISRUPTION_REASON).get("reason") or "unknown")
+    drift = claim.condition(DRIFTED) if Reason.of(reason) is Reason.DRIFTED and claim.is_true(DRIFTED) else {}
+    detail = ": ".join(filter(None, (drift.get("reason"), drift.get("message"))))
+    return Removal(reason=reason, detail=detail, actor="a disruption command")
 
 
 def with_removal(annotations: Mapping[str, str], removal: Removal, *, deleting: bool) -> dict[str, str]:

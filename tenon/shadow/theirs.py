@@ -53,7 +53,7 @@ class Theirs:
                 continue
             present[claim.name] = self._leaving.get(claim.name, now)
             if claim.name not in self._leaving:
-                reason = why_leaving(claim, datetime.fromtimestamp(now, UTC))
+                reason = counted_reason(claim, datetime.fromtimestamp(now, UTC))
                 self.disturbance.note(reason, 0)
                 if reason == INTERRUPTED:
                     interrupted.append(offering_of(claim))
@@ -75,10 +75,11 @@ class Theirs:
         self._moved.difference_update(uids)
 
 
-def why_leaving(claim: ClaimRecord, now: datetime) -> str:
-    """Return why a NodeClaim that is being deleted leaves.
+def counted_reason(claim: ClaimRecord, now: datetime) -> str:
+    """Return the reason under which a NodeClaim that another controller deletes is counted.
 
-    Karpenter's interruption controller states no reason, so that a spot node without one counts as interrupted.
+    It is in part a guess, unlike `tenon.node.leave_text.why_leaving`: Karpenter states a reason only for disruption
+    commands, so a node that is old enough counts as expired, and another spot node as interrupted.
     """
     if claim.is_true(DISRUPTION_REASON):
         return str(claim.condition(DISRUPTION_REASON).get("reason") or DELETED)

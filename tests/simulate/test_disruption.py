@@ -183,13 +183,12 @@ DRIFTED = """
 def test_a_node_that_leaves_says_why_it_was_disrupted(tmp_path: Path) -> None:
     plan = disrupted(tmp_path, PATIENT + LEAVING + DRIFTED.lstrip("\n"), "--node", "c1").plan
     assert plan["staying"][0]["why"] == [
-        "It is leaving since 2026-01-01 11:00:00 UTC, and a disruption command removes it for the reason Drifted",
-        "It drifted (AMIDrift): newer",
+        "It is leaving since 2026-01-01 11:00:00 UTC: Drifted: AMIDrift: newer (a disruption command)"
     ]
     plan = disrupted(tmp_path, PATIENT + LEAVING, "--node", "c1").plan
     assert plan["staying"][0]["why"] == [
-        "It is leaving since 2026-01-01 11:00:00 UTC, and no disruption command removes it: it expired, or somebody "
-        "deleted it"
+        "It is leaving since 2026-01-01 11:00:00 UTC: Deleted: the NodeClaim was deleted (kubectl or another "
+        "controller)"
     ]
 
 

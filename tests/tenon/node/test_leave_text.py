@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from tenon.apis import labels
+from tenon.kube.claim_record import ClaimRecord
 from tenon.messages.base import ActivityName, ClaimRef
 from tenon.messages.launch import Instance
 from tenon.messages.node import Disrupt, Poke, Removal
 from tenon.messages.node_steps import CordonInput, CordonResult, DrainInput
 from tenon.node import machine
-from tenon.node.leave_text import SOMEBODY, life, recorded, why_it_leaves, with_removal
+from tenon.node.leave_text import SOMEBODY, life, recorded, why_it_leaves, why_leaving, with_removal
 from tenon.node.state import NodeState, Stage
 from tenon.node.steps import DeadlinePassed, LeaveRequest, Run
 from tenon.sentences import lasting
@@ -101,6 +102,39 @@ def test_a_nodeclaim_keeps_each_reason_once_and_the_first_one_first() -> None:
     assert recorded(annotations) == (REPAIRED,)
     assert with_removal(annotations, REPAIRED.model_copy(update={"actor": "kubectl"}), deleting=True) == {}
     assert recorded(with_removal(annotations, INTERRUPTED, deleting=True)) == (REPAIRED, INTERRUPTED)
+
+
+DISRUPTED = {"type": "DisruptionReason", "status": "True", "reason": "Drifted"}
+DRIFT = {"type": "Drifted", "status": "True", "reason": "AMIDrift", "message": "ami-2 is newer"}
+REBOOTS = {"type": "Rebooting", "status": "True"}
+KUBECTL = Removal(reason="deleted", detail="the NodeClaim was deleted", actor=SOMEBODY)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "annotations", "removal"),
+    [
+        ([], {}, KUBECTL),
+        ([DISRUPTED], with_removal({}, INTERRUPTED, deleting=False), INTERRUPTED),
+        ([DISRUPTED], {}, Removal(reason="Drifted", actor="a disruption command")),
+        (
+            [DISRUPTED, DRIFT],
+            {},
+            Removal(reason="Drifted", detail="AMIDrift: ami-2 is newer", actor="a disruption command"),
+        ),
+        ([DISRUPTED], {labels.DISRUPTED_BY: "drifted-1"}, KUBECTL),
+        ([DISRUPTED, REBOOTS], {}, KUBECTL),
+    ],
+    ids=["kubectl", "recorded", "Karpenter", "Karpenter, drift", "before Tenon's command", "while it reboots"],
+)
+def test_why_a_node_leaves_is_what_its_nodeclaim_says(
+    conditions: list[dict[str, str]], annotations: dict[str, str], removal: Removal
+) -> None:
+    metadata = {"name": "web-1", "annotations": annotations, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    assert why_leaving(ClaimRecord.of({"metadata": metadata, "status": {"conditions": conditions}})) == removal
+
+
+def test_a_node_whose_nodeclaim_stays_leaves_because_the_node_was_deleted() -> None:
+    assert why_leaving(ClaimRecord.of({"metadata": {"name": "web-1"}})).detail == "the Node was deleted"
 
 
 def test_a_deletion_that_nobody_recorded_comes_before_what_is_recorded_later() -> None:
