@@ -68,3 +68,8 @@ class Pod:
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def workload_or_name(self) -> str:
+        """What its namespace knows it by: the workload, which has its like and its successors, or else its own name."""
+        return self.workload or self.name

@@ -1,4 +1,7 @@
-"""What the names of pods say of their controller. The record has the names of pods, and not their owners."""
+"""What the names of pods say of their controller. The record has the names of pods, and not their owners.
+
+`Pod.workload` is what a pod itself says.
+"""
 
 from __future__ import annotations
 

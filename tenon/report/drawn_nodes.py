@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from tenon.fleet.order import SortKey, ordered
 from tenon.fleet.summary import Totals, totals
-from tenon.kube.records import PodRecord
 from tenon.page.style import OTHERS, PALETTE
 from tenon.report.live import LiveNode
 from tenon.resources import CPU, MEMORY
@@ -65,16 +64,11 @@ def _alike(nodes: Iterable[LiveNode]) -> list[DrawnNode]:
         row = live.row
         looks = (row.instance_type, row.capacity_type, row.price, row.stage, row.ready, row.disruption, row.is_blocked)
         loads = Counter(
-            (pod.pod.namespace, workload_of(pod), pod.pod.requests.get(CPU, 0), pod.pod.requests.get(MEMORY, 0))
+            (pod.pod.namespace, pod.pod.workload_or_name, pod.pod.requests.get(CPU, 0), pod.pod.requests.get(MEMORY, 0))
             for pod in live.running_pods
         )
         groups.setdefault((*looks, frozenset(loads.items())), []).append(live)
     return [DrawnNode(members) for members in groups.values()]
-
-
-def workload_of(pod: PodRecord) -> str:
-    """Return the controller of a pod as ``Kind/name``, or else the name of the pod."""
-    return pod.pod.workload or pod.pod.name
 
 
 def namespace_colors(nodes: Iterable[LiveNode]) -> Mapping[str, str]:

@@ -239,7 +239,7 @@ def _compared(batch: _Open, claims: Mapping[str, RealClaim], place_of: PlaceOf, 
         unplaced_count=len(waiting),
     )
     assert batch.ours is not None  # it was planned when the batch ended
-    workloads = Counter(f"{pod.namespace}/{pod.workload or pod.name}" for pod in batch.pods.values())
+    workloads = Counter(f"{pod.namespace}/{pod.workload_or_name}" for pod in batch.pods.values())
     texts = [f"{name} x{count}" if count > 1 else name for name, count in workloads.most_common(MAX_NAMES)]
     return Comparison(batch.begun, len(batch.pods), texts, theirs, batch.ours, _other_pods(batch))
 

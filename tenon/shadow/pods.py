@@ -67,6 +67,6 @@ def succession(live: LivePod) -> Hashable:
     The pods of a StatefulSet have a label with their name, so that only the pod of the same name succeeds.
     """
     pod = live.pod
-    owner = pod.workload or pod.name
+    owner = pod.workload_or_name
     of_template = {key: value for key, value in pod.labels.items() if key not in labels.COPIED_TO_PODS}
     return pod.namespace, owner, tuple(sorted(of_template.items())), tuple(sorted(pod.requests.items()))

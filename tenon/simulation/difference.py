@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tenon.simulation.document import DIGITS, Document
-from tenon.simulation.report import workload_of
+from tenon.simulation.report import without_replica_number
 
 
 class NodeKind(NamedTuple):
@@ -80,7 +80,7 @@ def difference(before: Document, after: Document) -> Difference:
     for key in places.keys() & new_places.keys():
         (old, old_reason), (new, new_reason) = places[key], new_places[key]
         if old != new:
-            changes[PodChange(workload_of(key), 0, old, new, new_reason or old_reason)] += 1
+            changes[PodChange(without_replica_number(key), 0, old, new, new_reason or old_reason)] += 1
     pods = sorted(
         (
             PodChange(change.workload, count, change.before, change.after, change.reason)
@@ -96,8 +96,8 @@ def difference(before: Document, after: Document) -> Difference:
         moves=[change for change in pods if change.before is not None and change.after is not None],
         unschedulable=[change for change in pods if change.after is None],
         schedulable=[change for change in pods if change.before is None],
-        added=Counter(sorted(map(workload_of, new_places.keys() - places.keys()))),
-        removed=Counter(sorted(map(workload_of, places.keys() - new_places.keys()))),
+        added=Counter(sorted(map(without_replica_number, new_places.keys() - places.keys()))),
+        removed=Counter(sorted(map(without_replica_number, places.keys() - new_places.keys()))),
     )
 
 

@@ -179,14 +179,18 @@ def shares_of(pods: Sequence[Pod]) -> list[Share]:
     counts: Counter[str] = Counter()
     requests: dict[str, Resources] = {}
     for pod in pods:
-        name = workload_of(pod.key)
+        name = without_replica_number(pod.key)
         counts[name] += 1
         requests[name] = total((requests.get(name, {}), pod.requests))
     shares = [Share(name, count, requests[name]) for name, count in counts.items()]
     return sorted(shares, key=lambda share: (-share.requests.get(CPU, 0), -share.requests.get(MEMORY, 0), share.name))
 
 
-def workload_of(key: str) -> str:
-    """``namespace/name`` of a pod without the replica number."""
+def without_replica_number(key: str) -> str:
+    """Return ``namespace/name`` of a pod without the number that the simulation gives to the pods of a workload.
+
+    Plans as documents have only the keys of pods. Other names stay whole, unlike those of `tenon.kube.pod_workload`:
+    files have pods of their own, and nothing says that ``web-proxy`` is one of several.
+    """
     name, dash, number = key.rpartition("-")
     return name if dash and number.isdigit() else key

@@ -45,7 +45,7 @@ class Arrival:
 
 def workload_mark(pod: Pod) -> str:
     """Return a hash that identifies the pod's workload, because the names of its new pods are not known in advance."""
-    return _mark(f"{pod.namespace}/{pod.workload or pod.name}")
+    return _mark(f"{pod.namespace}/{pod.workload_or_name}")
 
 
 @lru_cache(maxsize=65536)

@@ -13,7 +13,7 @@ from tenon.node.state import Stage
 from tenon.page.markup import Content, Markup, joined, tag
 from tenon.page.packed_bar import Part, amount_text, figure_text, packed_bar, share_text
 from tenon.page.style import OTHERS
-from tenon.report.drawn_nodes import DrawnNode, PoolGroup, namespace_colors, pool_groups, workload_of
+from tenon.report.drawn_nodes import DrawnNode, PoolGroup, namespace_colors, pool_groups
 from tenon.report.live import LiveCluster, LiveNode
 from tenon.resources import CPU, MEMORY, total
 from tenon.sentences import counted, first_few, lasting
@@ -198,7 +198,7 @@ def _parts_by_pod(live: LiveNode, resource: str, colors: Mapping[str, str]) -> l
 def _parts_by_workload(live: LiveNode, resource: str, colors: Mapping[str, str]) -> list[Part]:
     by_workload: dict[tuple[str, str], list[PodRecord]] = defaultdict(list)
     for pod in live.running_pods:
-        by_workload[pod.pod.namespace, workload_of(pod)].append(pod)
+        by_workload[pod.pod.namespace, pod.pod.workload_or_name].append(pod)
     ranks = {name: rank for rank, name in enumerate(colors)}
     parts = []
     for (namespace, workload), pods in sorted(by_workload.items(), key=lambda item: (ranks[item[0][0]], item[0])):
