@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import typer
 
+from tenon.kube.timestamps import parse_instant
 from worker.settings import parse_duration
 
 _LONG = re.compile(r"(\d{1,5})([dw])")
@@ -28,11 +29,9 @@ def instant_of(text: str, now: datetime) -> datetime:
     """
     if long := _LONG.fullmatch(text):
         return now - timedelta(days=int(long[1]) * _DAYS[long[2]])
+    if (at := parse_instant(text)) is not None:
+        return at
     try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        try:
-            return now - parse_duration(text)
-        except (ValueError, OverflowError):
-            raise ValueError(f"{text!r} is no time: write 12h, 30d, 2w, or a date such as 2026-11-27T06:00") from None
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+        return now - parse_duration(text)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text!r} is no time: write 12h, 30d, 2w, or a date such as 2026-11-27T06:00") from None

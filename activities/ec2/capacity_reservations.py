@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from activities import loggers
@@ -15,6 +14,7 @@ from activities.ec2.network import tag_filters
 from tenon.apis.ec2nodeclass import CapacityReservation, EC2NodeClass
 from tenon.apis.ec2terms import CapacityReservationSelectorTerm
 from tenon.ec2.types.capacity_reservations import Places, reservation_of
+from tenon.kube.timestamps import clock_instant
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import CapacityReservationTypeDef, FilterTypeDef
@@ -61,7 +61,7 @@ class CapacityReservations:
         Raises:
             EC2Error: EC2 refused the call or did not answer.
         """
-        now = datetime.fromtimestamp(self._clock(), UTC)
+        now = clock_instant(self._clock())
         reservations_by_id: dict[str, CapacityReservation] = {}
         for term in node_class.spec.capacity_reservation_selector_terms:
             for raw in self._described([*_filters(term), {"Name": "state", "Values": ["active"]}]):

@@ -15,7 +15,7 @@ from typing import Literal, ParamSpec, Protocol, TypeVar
 
 from activities.tracing.catalogue import Attribute, Operation, Phase
 from activities.tracing.context import SpanId, root_of
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import clock_instant, format_instant
 
 MAX_REQUESTS = 200
 """How many requests one recording has spans of: backends limit traces, and a plan may write a thousand NodeClaims."""
@@ -126,7 +126,7 @@ def origin(since: float) -> str:
     ``since``: when the oldest of its pods was created, in seconds since the epoch; 0 if it has none.
     """
     parent = traceparent()
-    return f"{parent} {format_instant(datetime.fromtimestamp(since).astimezone())}" if parent and since else parent
+    return f"{parent} {format_instant(clock_instant(since))}" if parent and since else parent
 
 
 def set_attributes(attributes: Attributes) -> None:
@@ -140,7 +140,7 @@ def began(at: float) -> None:
     """The operation under way began at this time, in seconds since the epoch, which its root span shows."""
     place = _current()
     if place is not None and at:
-        place.recording.began = datetime.fromtimestamp(at).astimezone()
+        place.recording.began = clock_instant(at)
 
 
 def discard() -> None:

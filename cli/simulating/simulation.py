@@ -29,6 +29,7 @@ from tenon.errors import TenonError
 from tenon.kube.node_names import AmbiguousNameError
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_config
+from tenon.kube.timestamps import parse_instant
 from tenon.manifests.concatenated_json import with_separators
 from tenon.manifests.faults import ManifestError, Source, in_order, one_line
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
@@ -298,14 +299,10 @@ def _default_spread(setting_text: str, objects: Objects, faults: list[ManifestEr
 def _instant(text: str | None, faults: list[ManifestError]) -> datetime | None:
     if text is None:
         return None
-    try:
-        parsed = datetime.fromisoformat(text)
-        if parsed.tzinfo is not None:
-            return parsed
-    except ValueError:
-        pass
-    faults.append(ManifestError(Source("--now"), f"{text!r} is not a time such as 2026-01-31T12:00:00Z"))
-    return None
+    instant = parse_instant(text)
+    if instant is None:
+        faults.append(ManifestError(Source("--now"), f"{text!r} is not a time such as 2026-01-31T12:00:00Z"))
+    return instant
 
 
 def _stop_at(faults: list[ManifestError]) -> None:

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
 from typing import Annotated, Any, ClassVar, Final, Literal
@@ -216,17 +216,41 @@ Amounts = dict[str, Amount]
 
 Timestamp = Annotated[datetime, Field(strict=False)]
 """An RFC 3339 timestamp."""
-_INSTANT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})")
+_RFC_3339 = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})"
+)
 
 
-def _written_instant(value: Any) -> Any:
-    """Refuse what the API server refuses: numbers, dates without a time, and times without a zone."""
+def rfc3339(value: Any) -> datetime:
+    """Read a time that a user writes, as strictly as the API server does.
+
+    Raises:
+        ValueError: it is a number, a date without a time, a time without a zone, or not in the years 1 to 9999 in UTC.
+    """
     if isinstance(value, datetime) and value.tzinfo is not None:
         return value
-    if not isinstance(value, str) or _INSTANT.fullmatch(value) is None:
-        raise ValueError("is no time in RFC 3339: write one such as 2026-12-24T18:00:00Z")
-    return value
+    try:
+        if isinstance(value, str) and _RFC_3339.fullmatch(value) is not None:
+            instant = datetime.fromisoformat(value.upper())
+            instant.astimezone(UTC)
+            return instant
+    except (ValueError, OverflowError):
+        pass
+    raise ValueError(f"{str(value)[:64]!r} is not a time such as 2026-01-31T12:00:00Z")
 
 
-WrittenTimestamp = Annotated[datetime, Field(strict=False), BeforeValidator(_written_instant)]
-"""An RFC 3339 timestamp that a user writes, read as strictly as the API server does."""
+def _stays_text(text: str) -> str:
+    rfc3339(text)
+    return text
+
+
+def _comparable(value: Any) -> datetime:
+    if isinstance(value, str) and not value.isupper():
+        raise ValueError(f"{value[:64]!r} is not a time such as 2026-01-31T12:00:00Z")
+    return rfc3339(value)
+
+
+Instant = Annotated[str, AfterValidator(_stays_text), WithJsonSchema({"type": "string", "format": "date-time"})]
+"""An RFC 3339 timestamp that a user writes, as the text that it is."""
+ComparedTimestamp = Annotated[datetime, Field(strict=False), BeforeValidator(_comparable)]
+"""The same for rules in CEL, which compare times only if their T and Z are capitals."""

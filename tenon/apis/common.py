@@ -3,12 +3,11 @@
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
 import re
-from datetime import datetime
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import ConfigDict, Field
 
-from tenon.apis.base import SERVER, ApiModel, ResourceList, Rule, Timestamp
+from tenon.apis.base import SERVER, ApiModel, Instant, ResourceList, Rule, Timestamp
 from tenon.apis.duration import Duration, PlainDuration
 from tenon.apis.restricted import NAME_LENGTHS, cel_list
 
@@ -42,20 +41,6 @@ def is_label_name(key: str) -> bool:
 def is_label_value(value: str) -> bool:
     """Whether Kubernetes accepts the value of a label."""
     return len(value) <= MAX_LABEL_VALUE and re.fullmatch(LABEL_VALUE_PATTERN, value) is not None
-
-
-def _instant(text: str) -> str:
-    if _INSTANT.fullmatch(text) is None:
-        raise ValueError(f"{text[:64]!r} is not a time such as 2026-01-31T12:00:00Z")
-    datetime.fromisoformat(text[:10])
-    return text
-
-
-_INSTANT = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})"
-)
-Instant = Annotated[str, AfterValidator(_instant), WithJsonSchema({"type": "string", "format": "date-time"})]
-"""An RFC 3339 timestamp as text."""
 
 
 class OwnerReference(ApiModel):

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from tenon.apis.base import ApiModel, Rule, Timestamp, WrittenTimestamp
+from tenon.apis.base import ApiModel, ComparedTimestamp, Rule, Timestamp
 from tenon.apis.common import Conditions, ObjectMeta
 from tenon.apis.disruption_windows import cron_problem, zone_problem
 from tenon.apis.duration import BudgetDuration, Duration, PlainDuration
@@ -75,9 +75,9 @@ class DisruptionFreezeSpec(ApiModel):
     """NodePools by name. Without names and without a selector, the freeze holds for all NodePools."""
     node_pool_selector: NodePoolSelector | None = None
     """NodePools by their labels, in addition to those by name."""
-    start_time: WrittenTimestamp | None = None
+    start_time: ComparedTimestamp | None = None
     """When it begins; unset means at once."""
-    end_time: WrittenTimestamp | None = None
+    end_time: ComparedTimestamp | None = None
     """When it ends; unset means that it lasts until the object is deleted."""
     windows: Annotated[list[FreezeWindow], Field(max_length=MAX_WINDOWS)] = []
     """The times between startTime and endTime in which it holds; none means all of it, or a calendar's events."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from tenon.cost.split import Consumer, ConsumerKind
+from tenon.kube.timestamps import clock_instant
 from tenon.money import dollars, of_time
 from tenon.record.entries import MAX_COST_ROWS, CostEntry, CostRow
 
@@ -62,7 +63,7 @@ class Interval:
 
 def next_end(moment: datetime, interval: timedelta) -> datetime:
     """Return when the interval ends that a moment is in. Intervals of all replicas begin at the same times."""
-    epoch = datetime.fromtimestamp(0, moment.tzinfo)
+    epoch = clock_instant(0)
     return epoch + ((moment - epoch) // interval + 1) * interval
 
 

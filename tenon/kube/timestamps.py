@@ -1,5 +1,7 @@
-"""Timestamps in the format of Kubernetes (RFC 3339, UTC, whole seconds) for annotations and metadata, and times in
-sentences.
+"""Timestamps in the format of Kubernetes (RFC 3339, UTC, whole seconds) for annotations and metadata, times of records
+and clocks, and times in sentences.
+
+`tenon.apis.base.rfc3339` reads what users write as strictly as the API server does.
 """
 
 from __future__ import annotations
@@ -8,13 +10,16 @@ from datetime import UTC, datetime
 
 
 def parse_instant(text: object) -> datetime | None:
-    """Parse an RFC 3339 timestamp and convert it to UTC; None if it is missing or malformed."""
+    """Parse an RFC 3339 timestamp and convert it to UTC; None if it is missing or malformed.
+
+    The API server also stores ``t`` and ``z`` in small letters, in fields of custom resources.
+    """
     if isinstance(text, datetime):
         return text.astimezone(UTC)
     if not isinstance(text, str) or not text:
         return None
     try:
-        instant = datetime.fromisoformat(text)
+        instant = datetime.fromisoformat(text.upper())
         return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
@@ -28,7 +33,12 @@ def epoch_seconds(text: str | None) -> float:
 
 def from_epoch(seconds: float | None) -> datetime | None:
     """Return the instant that a record holds as seconds since the epoch; None for 0, which stands for unknown."""
-    return datetime.fromtimestamp(seconds, UTC) if seconds else None
+    return clock_instant(seconds) if seconds else None
+
+
+def clock_instant(seconds: float) -> datetime:
+    """Return the instant of a clock's reading in seconds since the epoch, or of a record that is known to have one."""
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def format_instant(instant: datetime) -> str:

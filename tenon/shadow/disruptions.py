@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
@@ -21,6 +20,7 @@ from tenon.disruption.pool_policy import PoolPolicy
 from tenon.disruption.situation import Situation
 from tenon.disruption.validation import validated
 from tenon.kube.pod import Pod
+from tenon.kube.timestamps import clock_instant
 from tenon.messages.base import REBOOT
 from tenon.messages.disruption import PassCursor
 from tenon.provisioning.gates import FeatureGates
@@ -123,7 +123,7 @@ def _situation(view: ModelView, rules: Rules) -> Situation:
     return Situation(
         nodes=[node for node in view.managed_nodes(view.versions()) if node.pool in rules.policies],
         policies=rules.policies,
-        now=situation_time(view.now),
+        now=clock_instant(view.now),
         under_command=leaving | claims_of(view.cluster.commands),
         nominated=frozenset(name for name, node in nodes.items() if node.awaits_pods_until > view.now),
     )
@@ -171,7 +171,7 @@ def _carry_out(view: ModelView, command: Command, model: ClusterModel | None, ru
     if model is not None:
         problem = replace(model.problem, pools=[*model.problem.pools, *model.static_pools.values()])
         new_nodes = add_claims(view, command.replacements, problem, rules.boot, view.versions())
-        arrivals = arrivals_of(command, model, [node.name for node in new_nodes], situation_time(now))
+        arrivals = arrivals_of(command, model, [node.name for node in new_nodes], clock_instant(now))
     candidates = [cluster.nodes[candidate.node.claim] for candidate in command.candidates]
     pods = sum(len(node.pods) for node in candidates)
     before = sum(node.price(rules.prices) for node in candidates)
@@ -216,7 +216,7 @@ def _move(
         if (is_new or not is_plain(pod)) and node.has_room(pod, now):
             cluster.place(pod.uid, node.name, now)
     if moved and times:
-        at = situation_time(now)
+        at = clock_instant(now)
         recent = (arrival for arrival in node.arrivals if at - arrival.at < REMEMBERED)
         node.arrivals = (*recent, Arrival(at, dict(times), counted(moved)))
 
@@ -245,8 +245,3 @@ def interrupt(cluster: ModelCluster, offerings: Iterable[tuple[str, str, str]], 
             cluster.leave(node.name, now + DRAIN_SECONDS, now, INTERRUPTED)
         interrupted += len(oldest)
     return interrupted
-
-
-def situation_time(now: float) -> datetime:
-    """Return the instant of these seconds since the epoch."""
-    return datetime.fromtimestamp(now, UTC)

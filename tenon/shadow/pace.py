@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.pass_pauses import MAX_SETTLE, PASS_SECONDS, SETTLE_STEP, pause_after
 from tenon.disruption.pool_policy import PoolPolicy
 from tenon.disruption.rules.consolidatable import moves_from, settles_at
+from tenon.kube.timestamps import clock_instant
 from tenon.messages.disruption import PassCursor
 from tenon.shadow.view import ModelView
 from tenon.shadow.waiting_commands import claims_of
@@ -53,11 +53,11 @@ class Pace:
         """Return for how many seconds no node is due, or more nodes become due."""
         now = view.now
         quiet = {
-            name: datetime.fromtimestamp(max(node.quiet, node.ready), UTC)
+            name: clock_instant(max(node.quiet, node.ready))
             for name, node in view.cluster.nodes.items()
             if node.stays and now >= node.ready
         }
-        instant = datetime.fromtimestamp(now, UTC)
+        instant = clock_instant(now)
         first = moves_from(nodes, policies, quiet)
         if first is None or first > instant:
             self._ready_since = None

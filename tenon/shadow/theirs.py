@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from statistics import median
 
 from tenon.apis import labels
@@ -13,6 +13,7 @@ from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.records import PodRecord
+from tenon.kube.timestamps import clock_instant
 from tenon.shadow.cluster import Disturbance
 from tenon.shadow.disruptions import DRAIN_SECONDS, EXPIRED, INTERRUPTED
 from tenon.shadow.pods import LivePod
@@ -53,7 +54,7 @@ class Theirs:
                 continue
             present[claim.name] = self._leaving.get(claim.name, now)
             if claim.name not in self._leaving:
-                reason = counted_reason(claim, datetime.fromtimestamp(now, UTC))
+                reason = counted_reason(claim, clock_instant(now))
                 self.disturbance.note(reason, 0)
                 if reason == INTERRUPTED:
                     interrupted.append(offering_of(claim))

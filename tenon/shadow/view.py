@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import NodePool
@@ -16,7 +15,7 @@ from tenon.disruption.search.cost import rescheduling_cost
 from tenon.kube.pod import Pod
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget
 from tenon.kube.records import PodRecord
-from tenon.kube.timestamps import from_epoch
+from tenon.kube.timestamps import clock_instant
 from tenon.provisioning.cost_limits import Purchase
 from tenon.provisioning.problem import Surroundings
 from tenon.resources import CPU, Resources
@@ -120,13 +119,13 @@ class ModelView:
             ready=True,
             leaving=not node.stays,
             empty=is_empty,
-            quiet_since=_instant(max(node.quiet, node.ready)) if is_empty else None,
+            quiet_since=clock_instant(max(node.quiet, node.ready)) if is_empty else None,
             node=node.name,
             terminating=False,
             drifted=bool(self.drift(node, versions)),
             created_for=node.created_for,
             arrivals=node.arrivals,
-            expires_at=None if node.expires is None else _instant(node.expires),
+            expires_at=None if node.expires is None else clock_instant(node.expires),
             cpu=node.base.allocatable.get(CPU, 0),
         )
 
@@ -143,7 +142,7 @@ class ModelView:
         costs = facts.costs_managed
         drifted = self.drift(node, versions)
         with_budgets = [(record, facts.budgets_of(record)) for record in records]
-        held_by = holder(with_budgets, _instant(self.now))
+        held_by = holder(with_budgets, clock_instant(self.now))
         return NodeDetail(
             node=node.name,
             instance_type=instance_type,
@@ -157,16 +156,10 @@ class ModelView:
             surges=tuple(sorted({deployment_key(record.pod) for record in records if record.surges})),
             has_grace_period=node.pool in graceful,
             held_by=held_by,
-            held_until=held_until(with_budgets, _instant(self.now)) if held_by else None,
+            held_until=held_until(with_budgets, clock_instant(self.now)) if held_by else None,
             drifted=drifted,
             drift_message=drifted,
-            drifted_since=_instant(self.now) if drifted else None,
-            quiet_since=_instant(max(node.quiet, node.ready)),
-            created_at=_instant(node.created),
+            drifted_since=clock_instant(self.now) if drifted else None,
+            quiet_since=clock_instant(max(node.quiet, node.ready)),
+            created_at=clock_instant(node.created),
         )
-
-
-def _instant(seconds: float) -> datetime:
-    instant = from_epoch(seconds)
-    assert instant is not None  # no time of a node is 0
-    return instant

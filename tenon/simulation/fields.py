@@ -2,12 +2,11 @@
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
-from tenon.apis.base import ApiModel
+from tenon.apis.base import ApiModel, Instant
 from tenon.apis.parse_errors import kind_of, sentence_of
 from tenon.apis.validation import FieldError
 from tenon.manifests.paths import text_of
@@ -31,19 +30,7 @@ def _amount(value: Any) -> Any:
     return text
 
 
-def _instant(text: str) -> str:
-    try:
-        instant = datetime.fromisoformat(text)
-        instant.astimezone(UTC)
-    except (ValueError, OverflowError):
-        instant = None
-    if instant is None or instant.tzinfo is None:  # its meaning would depend on the machine's time zone
-        raise ValueError(f"{text[:80]!r} is not a time such as 2026-01-31T12:00:00Z")
-    return text
-
-
 Amount = Annotated[str, BeforeValidator(_amount)]
-Instant = Annotated[str, AfterValidator(_instant)]
 Amounts = dict[str, Amount]
 Text = Annotated[str, Field(min_length=1)]
 

@@ -7,7 +7,7 @@ and no NodeClaim changed, only nodes without pods and nodes with a keep-until an
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from tenon.apis import labels
@@ -20,7 +20,7 @@ from tenon.disruption.rules.held_pods import held_until, holder
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.protection import node_protected_until, node_protection
 from tenon.kube.records import NodeRecord
-from tenon.kube.timestamps import from_epoch
+from tenon.kube.timestamps import clock_instant, from_epoch
 from tenon.resources import CPU
 from worker.cache.cluster import ClusterCache
 from worker.cache.evacuating_pods import leaving
@@ -48,7 +48,7 @@ class ManagedNodes:
 
     def now(self) -> list[ManagedNode]:
         """All nodes whose NodeClaim belongs to a NodePool."""
-        time = datetime.fromtimestamp(self._cache.clock(), UTC)
+        time = clock_instant(self._cache.clock())
         if self._version != self._cache.node_changes:
             self._read(time)
         managed = [entry.managed_node for entry in self._entries.values()]
@@ -61,7 +61,7 @@ class ManagedNodes:
 
     def without_pool(self) -> list[ManagedNode]:
         """All nodes whose NodeClaim belongs to no NodePool. There are few, so they are converted each time."""
-        time = datetime.fromtimestamp(self._cache.clock(), UTC)
+        time = clock_instant(self._cache.clock())
         alone = (claim for claim in self._cache.claims if not claim.pool)
         return [_known(claim, self._cache.node_of(claim), time).managed_node for claim in alone]
 
@@ -95,7 +95,7 @@ class ManagedNodes:
         return replace(
             managed,
             empty=True,
-            quiet_since=datetime.fromtimestamp(since, UTC),
+            quiet_since=clock_instant(since),
             held_by=held_by,
             held_until=held_until(pods, now) if held_by else None,
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DRIFTED
@@ -16,7 +15,7 @@ from tenon.disruption.search.cost import rescheduling_cost
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.records import NodeRecord
-from tenon.kube.timestamps import from_epoch
+from tenon.kube.timestamps import clock_instant, from_epoch
 from tenon.scheduling.model import InstanceType
 from worker.cache.state import ClusterState
 
@@ -92,7 +91,7 @@ def _detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: floa
     node_pods = [pod for pod in state.pods_on(node.name) if not pod.terminal]
     moving = [pod for pod in node_pods if pod.reschedulable]
     offering = OfferingKey.of_labels(node.labels)
-    instant = datetime.fromtimestamp(now, UTC)
+    instant = clock_instant(now)
     with_budgets = [(pod, state.moving.budgets_of(pod)) for pod in node_pods]
     held_by = holder(with_budgets, instant)
     return NodeDetail(

@@ -14,6 +14,7 @@ from tenon.disruption.decision import Blocked
 from tenon.disruption.freezes.freeze import freezes_for, frozen_now
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord, PodRecord
+from tenon.kube.timestamps import clock_instant
 from tenon.rollout.gates import WaitingPod
 from tenon.rollout.nodes import PoolNode
 from worker.cache.cluster import ClusterCache
@@ -124,7 +125,7 @@ class RolloutView:
             [
                 WaitingPod(
                     f"{record.pod.namespace}/{record.pod.name}",
-                    datetime.fromtimestamp(_placed(record), UTC),
+                    clock_instant(_placed(record)),
                     record.owner_uid,
                 )
                 for record in self._cache.pods_on(node.name)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 from tenon.apis.nodeschedule import NodeSchedule
 from tenon.apis.validation import FieldError, parse
 from tenon.kube.records import ObjectRecord
+from tenon.kube.timestamps import clock_instant
 from tenon.schedule.desired import HORIZON, NOTHING_DESIRED, Desired, desired
 from worker.cache.state import ClusterState
 
@@ -41,7 +42,7 @@ class Schedules:
         if not table and not self._records:
             return NOTHING_DESIRED
         records = tuple(table)
-        now = datetime.fromtimestamp(self._state.clock(), UTC)
+        now = clock_instant(self._state.clock())
         if self._holds is not None and records == self._records and self._holds[0] <= now < self._holds[1]:
             return self._answer
         self._parsed = {name: entry for name, entry in self._parsed.items() if table.get(name) is not None}

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from tenon.disruption.repair.policies import RepairAction, RepairPolicy, RepairPolicySet, RepairStep
 from tenon.kube.records import NodeCondition
+from tenon.kube.timestamps import clock_instant
 from tenon.sentences import lasting
 
 MINUTES_PER_RANK = 30
@@ -135,7 +136,7 @@ def _fault(
 
 
 def _since(condition: NodeCondition, history: NodeHistory) -> datetime:
-    starts = [datetime.fromtimestamp(condition.since, UTC), history.created_at, history.rebooted_at]
+    starts = [clock_instant(condition.since), history.created_at, history.rebooted_at]
     return max(start for start in starts if start is not None)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from tenon.kube.records import NodeCondition
+from tenon.kube.timestamps import clock_instant
 
 _HALF_AN_HOUR = timedelta(minutes=30)
 TOLERATIONS = {
@@ -47,4 +48,4 @@ def _fault(condition: NodeCondition) -> Fault | None:
         return None
     if not condition.since:
         return Fault(condition, None)
-    return Fault(condition, datetime.fromtimestamp(condition.since, UTC) + toleration)
+    return Fault(condition, clock_instant(condition.since) + toleration)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from tenon.kube.timestamps import format_instant, next_attempt, time_text
+from tenon.apis.base import rfc3339
+from tenon.kube.timestamps import format_instant, next_attempt, parse_instant, time_text
 from tenon.messages.node import Keep
 
 ROOT = Path(__file__).parents[3]
@@ -33,6 +34,40 @@ def test_no_other_code_gives_a_time_in_a_sentence_a_form_of_its_own() -> None:
         if ANOTHER_FORM.search(line)
     ]
     assert own_forms == []
+
+
+def test_no_other_code_converts_seconds_since_the_epoch() -> None:
+    """Without a zone, the result would be in that of the machine."""
+    converting = [
+        str(path.relative_to(ROOT))
+        for folder in ("tenon", "workflows", "activities", "worker", "cli")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if "fromtimestamp(" in path.read_text()
+    ]
+    assert converting == ["tenon/kube/timestamps.py"]
+
+
+@pytest.mark.parametrize(
+    ("text", "instant"),
+    [
+        ("2026-03-01T12:00:00Z", datetime(2026, 3, 1, 12, tzinfo=UTC)),
+        ("2026-03-01t12:00:00.25z", datetime(2026, 3, 1, 12, 0, 0, 250_000, UTC)),
+        ("2026-03-01T12:00:00-14:00", datetime(2026, 3, 2, 2, tzinfo=UTC)),
+    ],
+)
+def test_what_users_write_as_a_time_is_read_as_what_is_stored(text: str, instant: datetime) -> None:
+    assert rfc3339(text) == parse_instant(text) == instant
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["2026-03-01", "2026-03-01T12:00:00", "20260301T120000Z", "2026-02-30T12:00:00Z", "2026-03-01T24:00:00Z", "noon", 1,
+     "9999-12-31T23:59:59-14:00", datetime(2026, 3, 1)],  # noqa: DTZ001
+)  # fmt: skip
+def test_what_the_api_server_does_not_take_for_a_time_is_refused(value: object) -> None:
+    """A time without a zone would depend on the machine, and no sentence can say one after the year 9999."""
+    with pytest.raises(ValueError, match="is not a time such as 2026-01-31T12:00:00Z"):
+        rfc3339(value)
 
 
 def test_a_node_is_not_kept_until_a_time_that_no_sentence_can_say() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from activities.metrics import TEXT_SUFFIX
@@ -21,6 +21,7 @@ from tenon.cost.sampling import Interval, Sample, next_end
 from tenon.cost.split import Consumer, PricedNode, loads_of, shares
 from tenon.cost.summary import summary_of
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.timestamps import clock_instant
 from tenon.messages.provisioning import ClusterCost
 from tenon.money import nanos
 from tenon.resources import Resources
@@ -84,7 +85,7 @@ class CostController(Controller):
         self._bound: float | None = None
         self._divisions: NodeMemo[_Division] = NodeMemo()
         self._interval: Interval | None = None
-        self._end = datetime.fromtimestamp(0, UTC)
+        self._end = clock_instant(0)
 
     async def run(self) -> None:
         """Sample until cancelled. The interval that has begun is recorded; the gauges go, as another replica leads."""
@@ -102,7 +103,7 @@ class CostController(Controller):
         snapshot, headroom = ClusterState(lambda: seconds), self._headroom()
         snapshot.adopt(self._cache)
         sample = await asyncio.to_thread(self._sample, snapshot, headroom)
-        now = datetime.fromtimestamp(seconds, UTC)
+        now = clock_instant(seconds)
         nodes = sum(bool(claim.instance_id) for claim in snapshot.claims)
         others = len(snapshot.nodes) - sum(snapshot.node_of(claim) is not None for claim in snapshot.claims)
         self._latest.summary = summary_of(sample, at=now, nodes=nodes, others=others, lower_bound=self._bound)

@@ -7,7 +7,7 @@ then drains the node by force, and pending pods get new nodes as usual.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from activities import metrics
@@ -26,7 +26,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.conditions import condition
 from tenon.kube.event_reasons import EventReason
 from tenon.kube.records import NodeRecord
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import clock_instant, format_instant
 from tenon.messages.base import ClaimRef
 from tenon.messages.node import Removal
 from tenon.node.cordon import condition_label
@@ -142,7 +142,7 @@ class LegacyNodeRepairController(Controller):
         now = self._now()
         if claim.termination_timestamp is None or claim.termination_timestamp > now:
             await annotate_claim(self._kube, ref, {labels.TERMINATION_TIMESTAMP: format_instant(now)})
-        since = datetime.fromtimestamp(fault.condition.since, UTC)
+        since = clock_instant(fault.condition.since)
         status = f"{fault.condition.type} is {fault.condition.status}"
         detail = f"{status} for {lasting(now - since)}"
         removal = Removal(reason=Reason.UNHEALTHY, detail=detail, actor=f"controller {self.name}")

@@ -6,13 +6,12 @@ A failed write is repeated with the next one: an event during an outage is writt
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS
 from tenon.kube.claim_record import LAST_POD_EVENT_TIME
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import clock_instant, format_instant
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.controllers.base import Controller
@@ -60,7 +59,7 @@ class PodEventsController(Controller):
         last_event = self._cache.last_pod_event(node_name)
         if claim is None or claim.deleting or last_event is None:
             return
-        stamp = format_instant(datetime.fromtimestamp(last_event, UTC))
+        stamp = format_instant(clock_instant(last_event))
         if claim.status.get(LAST_POD_EVENT_TIME) == stamp:
             return
         status = {"status": {LAST_POD_EVENT_TIME: stamp}}

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, ClassVar, Protocol
 
 from activities import metrics
@@ -34,7 +34,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.event_reasons import EventReason
 from tenon.kube.records import NodeRecord, ObjectRecord
 from tenon.kube.stopped_times import started_now, stopped_now
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import format_instant, from_epoch
 from tenon.messages.node import Removal
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.static_capacity import StaticClaim
@@ -155,7 +155,7 @@ class WarmNodeController(Controller):
         """When the first of the pods was bound that would be lost if the instance stopped; None if it has none."""
         now = self._now()
         times = (
-            datetime.fromtimestamp(pod.bound_at, UTC) if pod.bound_at else now
+            from_epoch(pod.bound_at) or now
             for pod in self._cache.pods_by_key(node_name).values()
             if not (pod.terminal or pod.daemon or pod.mirror)
         )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime
 from typing import Any
 
 from pythonjsonlogger.json import JsonFormatter
 
 from activities.tracing import spans
+from tenon.kube.timestamps import clock_instant
 
 
 class TenonFormatter(JsonFormatter):
@@ -22,7 +22,7 @@ class TenonFormatter(JsonFormatter):
     def add_fields(self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]) -> None:
         """Add the fixed fields first, then those of the record."""
         log_data["level"] = record.levelname.replace("WARNING", "WARN")
-        log_data["time"] = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        log_data["time"] = clock_instant(record.created).isoformat(timespec="milliseconds")
         log_data["logger"] = record.name
         log_data["process"] = self.process
         super().add_fields(log_data, record, message_dict)

@@ -35,6 +35,7 @@ from activities.tracing import spans
 from activities.tracing.catalogue import TRACED, Attribute, Operation, Traced
 from activities.tracing.context import SpanId, origin_of, root_of
 from activities.tracing.messages import attributes_of_input, attributes_of_result
+from tenon.kube.timestamps import parse_instant
 from tenon.messages.command_steps import DisruptInput
 from tenon.messages.node import DisruptAnswer, Poke
 from tenon.node.state import NodeClaimInput
@@ -198,7 +199,7 @@ class _Activities(ActivityInboundInterceptor):
             return await super().execute_activity(input)
         about = attributes_of_input(input.args[0]) if input.args else {}
         workflow_id = {Attribute.WORKFLOW: info.workflow_id or ""}
-        since = datetime.fromisoformat(step.since) if step.since else info.scheduled_time
+        since = parse_instant(step.since) or info.scheduled_time
         with spans.operation(
             traced.operation,
             step.key,
