@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from tenon.apis import labels
+from tenon.apis.nodeclaim import DISRUPTION_REASON, INITIALIZED, LAUNCHED, REBOOTING, REGISTERED
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.records import NodeRecord
 from tenon.kube.taints import Taint
+from tenon.kube.timestamps import format_instant
 from tenon.messages.node import Poke, RebootRequest, Removal
 from tenon.node.pokes import is_known_to_workflow, poke_for
+from tenon.node.reboot_record import REBOOTING_FOR, operation_id
 
 STARTUP = Taint("warming", "NoExecute")
 EPHEMERAL = Taint("node.kubernetes.io/not-ready", "NoExecute")
@@ -21,13 +28,19 @@ OWN = Removal(reason="expired", actor="the node's workflow", by_workflow=True)
 JOINED = Poke(node_name="n", reason="joined")
 READY = Poke(node_name="n", node_ready=True, reason="ready")
 
-REBOOT = RebootRequest(operation_id="u-1", reason="a test", requested_at=datetime(2026, 3, 1, tzinfo=UTC))
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+REBOOT = RebootRequest(operation_id=operation_id("uid", NOW), reason="a test", requested_at=NOW)
 DISRUPTED = Taint(*labels.DISRUPTED_TAINT)
 STRAY = Poke(node_name="n", disrupted=True, reason="disrupted")
 
 LEVELS: list[tuple[str, dict[str, Any], Poke | None]] = [
     ("live, disruption taint", {"node_name": "n", **LIVE, "node_taints": [DISRUPTED]}, STRAY),
     ("live, disruption reason", {"node_name": "n", **LIVE, "disruption_reason": True}, STRAY),
+    (
+        "prepared by an open command, disruption taint and reason",
+        {"node_name": "n", **LIVE, "node_taints": [DISRUPTED], "disruption_reason": True, "candidate": True},
+        None,
+    ),
     ("live, another taint", {"node_name": "n", **LIVE, "node_taints": [OTHER]}, None),
     ("starts, disruption taint", {"node_name": "n", "registered": True, "node_taints": [DISRUPTED]}, None),
     (
@@ -129,19 +142,59 @@ LEVELS: list[tuple[str, dict[str, Any], Poke | None]] = [
 ]
 
 
+def claim_of(level: dict[str, Any]) -> ClaimRecord:
+    """The NodeClaim at a level. It was launched, and waits for a startup taint."""
+
+    def condition(type_: str, *, since: datetime = NOW, message: str = "") -> dict[str, str]:
+        return {"type": type_, "status": "True", "lastTransitionTime": format_instant(since), "message": message}
+
+    conditions = [condition(LAUNCHED, since=NOW - timedelta(minutes=level.get("minutes_late", 0)))]
+    types_of_facts = {"registered": REGISTERED, "initialized": INITIALIZED, "disruption_reason": DISRUPTION_REASON}
+    conditions += [condition(type_) for fact, type_ in types_of_facts.items() if level.get(fact)]
+    annotations = {
+        labels.DELETED_BECAUSE: json.dumps([removal.model_dump(mode="json") for removal in level.get("removals", ())]),
+        labels.DISRUPTED_BY: "an open command" if level.get("candidate") else "",
+    }
+    if "reboot" in level:
+        conditions.append(condition(REBOOTING, message=f"{REBOOTING_FOR}{REBOOT.reason}"))
+        annotations[labels.REBOOT_PRE_BOOT_ID] = "before"
+    deleted = {"deletionTimestamp": format_instant(NOW)} if level.get("claim_deleting") else {}
+    return ClaimRecord.of(
+        {
+            "metadata": {"name": "c", "uid": "uid", "annotations": annotations, **deleted},
+            "spec": {"startupTaints": [msgspec.to_builtins(STARTUP)]},
+            "status": {"conditions": conditions},
+        }
+    )
+
+
+def node_of(level: dict[str, Any]) -> NodeRecord | None:
+    """The Node at a level; None if none has joined."""
+    if "node_name" not in level:
+        return None
+    return NodeRecord(
+        name=level["node_name"],
+        uid="",
+        resource_version="",
+        provider_id="",
+        labels={},
+        annotations={},
+        taints=tuple(level.get("node_taints", ())),
+        capacity={},
+        allocatable={},
+        ready=level.get("node_ready", False),
+        deleting=level.get("node_deleting", False),
+        boot_id="after" if level.get("rebooted") else "before",
+    )
+
+
 @pytest.mark.parametrize(("level", "expected"), [row[1:] for row in LEVELS], ids=[row[0] for row in LEVELS])
 def test_poke_of_a_level(level: dict[str, Any], expected: Poke | None) -> None:
     """LIF-03, LIF-04: each level has one poke or none, and having it twice changes nothing."""
-    facts: dict[str, Any] = {
-        "claim_deleting": False,
-        "removals": (),
-        "registered": False,
-        "initialized": False,
-        "startup_taints": [STARTUP],
-        **level,
-    }
-    assert poke_for(**facts) == expected
-    assert poke_for(**facts) == poke_for(**facts)
+    claim, node = claim_of(level), node_of(level)
+    several_nodes = level.get("several_nodes", False)
+    assert poke_for(claim, node, NOW, several_nodes=several_nodes) == expected
+    assert poke_for(claim, node, NOW, several_nodes=several_nodes) == expected
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,10 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.clock import utc_now
-from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.kube.claim_record import ClaimRecord
 from tenon.messages.node import Poke
-from tenon.node.leave_text import recorded
 from tenon.node.pokes import is_known_to_workflow, poke_for
-from tenon.node.reboot_record import recorded_request
-from tenon.node.registration import minutes_late, next_late
+from tenon.node.registration import next_late
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.controllers.base import Controller
@@ -253,24 +250,8 @@ class NodeClaimWorkflowController(Controller):
                 raise
 
     def _poke(self, claim: ClaimRecord) -> Poke | None:
-        node = self._cache.node_of(claim)
-        return poke_for(
-            claim_deleting=claim.deleting,
-            removals=recorded(claim.annotations) if claim.deleting else (),
-            registered=claim.registered,
-            initialized=claim.initialized,
-            startup_taints=claim.startup_taints,
-            node_name=node.name if node else "",
-            several_nodes=self._cache.has_several_nodes(claim),
-            node_ready=node.ready if node else False,
-            node_deleting=node.deleting if node else False,
-            node_taints=node.taints if node else (),
-            disruption_reason=claim.is_true(DISRUPTION_REASON),
-            candidate=bool(claim.disrupted_by),
-            minutes_late=minutes_late(claim, self._now()) if node is None else 0,
-            reboot=recorded_request(claim),
-            rebooted=bool(node and claim.pre_boot_id and node.boot_id not in ("", claim.pre_boot_id)),
-        )
+        several_nodes = self._cache.has_several_nodes(claim)
+        return poke_for(claim, self._cache.node_of(claim), self._now(), several_nodes=several_nodes)
 
     async def _start_claim(self, claim: ClaimRecord) -> None:
         if await self._starts.start_claim(claim):
