@@ -33,7 +33,7 @@ from tenon.scheduling.packing.first_fit import close
 from tenon.scheduling.packing.fleet import Fleet
 from tenon.scheduling.packing.load_partition import joined_state
 from tenon.scheduling.pods.pod_classes import group, resource_names
-from tenon.simulation.document import plan_document
+from tenon.simulation.document import LowerBounds, plan_document
 from tests.oracle.judging import judge
 
 TRIES = 100
@@ -242,14 +242,6 @@ def _plan(problem: Problem, fleets: Sequence[Fleet]) -> Plan:
 
 def violations(load: Load, problem: Problem, plan: Plan) -> int:
     """Return how many rules the plan breaks, as the oracle finds."""
-    document = plan_document(
-        plan,
-        problem=problem,
-        refused={},
-        nominated_pods={},
-        disruption=[],
-        lower_bounds=(0.0, 0.0, 0.0),
-        solve_seconds=0.0,
-    )
+    document = plan_document(plan, problem=problem, solve_seconds=0.0, lower_bounds=LowerBounds())
     case = Case(load.number, load.manifests(), None)
     return sum(1 for _ in judge(case.manifests, catalogue_of(case), document))

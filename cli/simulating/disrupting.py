@@ -39,7 +39,7 @@ from tenon.schedule.node_pools import closed_clause
 from tenon.scheduling.deadline import never
 from tenon.scheduling.model import InstanceType, Plan
 from tenon.simulation.decisions import Question, price_of
-from tenon.simulation.document import Document, command_entry
+from tenon.simulation.document import DisruptionPart, Document, command_entry
 from tenon.simulation.model_after import model_after
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
@@ -50,17 +50,11 @@ NEVER = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Disruption:
-    """The commands, why the other nodes stay, and totals, as parts of the document."""
+    """The commands with all that the document says about them, and what they were decided for."""
 
-    commands: list[Document]
-    staying: list[Document]
-    totals: Document
+    part: DisruptionPart
     situation: Situation
-    """The nodes and policies that the commands were decided for."""
-    rollouts: list[Document]
-    """The waves of NodeRollouts, by NodePool."""
-    forecast: list[Document]
-    """The next times at which consolidation may act, and what it would do; empty if it acts now, or never by itself."""
+    """The nodes and policies."""
 
 
 def disruption_of(
@@ -128,17 +122,16 @@ def disruption_of(
         only = whole_name(only, (node.node for node in managed), (node.claim for node in managed))
     all_claims = {node.claim for node in managed}
     shown_claims = {node.claim for node in managed if only is None or only in (node.node, node.claim)}
-    return Disruption(
-        _commands(commands, nodes, question.types, shown_claims),
-        [
+    part = DisruptionPart(
+        commands=_commands(commands, nodes, question.types, shown_claims),
+        staying=[
             _staying(node, cache.claims.get(node.claim), nodes.get(node.claim), why, question.types)
             for node in sorted(managed, key=lambda node: (node.node, node.claim))
             if node.claim in shown_claims - leaving
         ],
-        _totals(nodes, commands, question.types),
-        situation,
-        list(_rollouts(view, cache)),
-        [
+        totals=_totals(nodes, commands, question.types),
+        rollouts=list(_rollouts(view, cache)),
+        forecast=[
             {
                 "at": format_instant(item.at),
                 "inSeconds": round((item.at - now).total_seconds()),
@@ -148,6 +141,7 @@ def disruption_of(
             for item in foreseen.forecast_times
         ],
     )
+    return Disruption(part, situation)
 
 
 def _scheduled_off(

@@ -34,12 +34,11 @@ from tenon.manifests.concatenated_json import with_separators
 from tenon.manifests.faults import ManifestError, Source, in_order, one_line
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import InstanceType
-from tenon.scheduling.offerings.type_table import TypeTables
 from tenon.simulation import market, stated_scores
 from tenon.simulation.class_types import ClassTypes
 from tenon.simulation.decisions import Decision, Question, decide
 from tenon.simulation.defaults import BEGINNING, fill_in, newest_instant
-from tenon.simulation.document import Document, plan_document
+from tenon.simulation.document import Document, LowerBounds, plan_document
 from tenon.simulation.market import MarketChange
 from tenon.simulation.objects import Objects
 from tenon.simulation.reading import finish, read_text
@@ -123,24 +122,19 @@ class Simulation:
         types_by_pool = (
             {pool.metadata.name: types for pool, types in self.decision.pools_with_types} if self.unavailable else {}
         )
-        overlay, tables = self.disruption, self.decision.tables
         explainer = TypeChoiceExplainer(
             self.decision.problem, types_by_pool, partial(next_attempt_of, self.unavailable)
         )
         return plan_document(
             self.decision.plan,
             problem=self.decision.problem,
-            winners=explainer,
+            solve_seconds=self.decision.seconds,
+            lower_bounds=_bounds(self.decision),
             refused=self.pending.refused,
             nominated_pods=self.pending.nominated_pods,
-            disruption=overlay.commands if overlay is not None else [],
-            staying=overlay.staying if overlay is not None else None,
-            before_and_after=overlay.totals if overlay is not None else None,
-            forecast=overlay.forecast if overlay is not None else None,
-            rollouts=overlay.rollouts if overlay is not None else (),
-            lower_bounds=_bounds(self.decision, tables),
-            tables=tables,
-            solve_seconds=self.decision.seconds,
+            disruption=self.disruption.part if self.disruption is not None else None,
+            winners=explainer,
+            tables=self.decision.tables,
         )
 
 
@@ -250,7 +244,7 @@ def _disruption_of(
         )
     except AmbiguousNameError as error:
         raise InputError([ManifestError(Source(str(scope.node)), error.problem)]) from None
-    if scope.node is not None and not (disruption.commands or disruption.staying):
+    if scope.node is not None and not (disruption.part.commands or disruption.part.staying):
         where = "in the cluster: see kubectl get nodeclaims" if scope.live else "in the input"
         _stop_at([ManifestError(Source(scope.node), f"is no Node or NodeClaim of a NodePool {where}")])
     return disruption
@@ -268,13 +262,14 @@ def _manifests(scope: SimulationInput) -> Objects:
     return objects
 
 
-def _bounds(decision: Decision, tables: TypeTables) -> tuple[float, float, float]:
-    """Lower bounds for the placed pods: of the price, of the price plus the charge per node, and of the sizing cost."""
+def _bounds(decision: Decision) -> LowerBounds:
+    """The bounds for the placed pods."""
     from tenon.scheduling.bound.lower_bound import lower_bound_of_sizing, lower_bounds  # only this needs it
 
+    tables = decision.tables
     charges = (0.0, decision.problem.node_charge)
     price, cost = lower_bounds(decision.problem, charges, left_out=decision.plan.unschedulable, tables=tables)
-    return price, cost, lower_bound_of_sizing(decision.problem, decision.plan, tables)
+    return LowerBounds(price, cost, lower_bound_of_sizing(decision.problem, decision.plan, tables))
 
 
 def _default_spread(setting_text: str, objects: Objects, faults: list[ManifestError]) -> DefaultSpread:

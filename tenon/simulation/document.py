@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenon.kube.pod import Pod
 from tenon.kube.pool_reasons import Clause, NoPlace, Obstacle, ObstacleKind
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from tenon.disruption.decision import Command
 
 Document = dict[str, Any]
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 _PARTS = (
     "nodeClaims",
@@ -36,19 +39,40 @@ DIGITS = 6
 """Of a price in the document."""
 
 
+@dataclass(frozen=True, slots=True)
+class DisruptionPart:
+    """What a document says about disruption, if that was asked."""
+
+    commands: Sequence[Document]
+    staying: Sequence[Document]
+    """Why the other nodes stay."""
+    totals: Document
+    """Of the nodes of NodePools, before and after the commands."""
+    rollouts: Sequence[Document]
+    """The waves of NodeRollouts, by NodePool with nodes of an earlier version."""
+    forecast: Sequence[Document]
+    """The next times at which consolidation may act, and what it would do; empty if it acts now, or never by itself."""
+
+
+class LowerBounds(NamedTuple):
+    """The least that any plan could reach."""
+
+    price: float = 0.0
+    with_charge: float = 0.0
+    """The price including the charge for each node."""
+    sizing: float = 0.0
+    """The sizing cost."""
+
+
 def plan_document(
     plan: Plan,
     *,
     problem: Problem,
-    refused: Mapping[str, str],
-    nominated_pods: Mapping[str, Sequence[Pod]],
-    disruption: Sequence[Document],
-    staying: Sequence[Document] | None = None,
-    before_and_after: Document | None = None,
-    forecast: Sequence[Document] | None = None,
-    rollouts: Sequence[Document] = (),
-    lower_bounds: tuple[float, float, float],
     solve_seconds: float,
+    lower_bounds: LowerBounds,
+    refused: Mapping[str, str] = _NONE,
+    nominated_pods: Mapping[str, Sequence[Pod]] = _NONE,
+    disruption: DisruptionPart | None = None,
     winners: TypeChoiceExplainer | None = None,
     tables: TypeTables | None = None,
 ) -> Document:
@@ -57,20 +81,15 @@ def plan_document(
     Args:
         plan: the plan.
         problem: the problem that the plan solves.
+        solve_seconds: time that the solver took.
+        lower_bounds: what the plan can be compared with.
         refused: reasons by pod, of pods that were excluded before planning.
         nominated_pods: pods by node, that earlier plans assigned.
-        disruption: disruption entries.
-        staying: why the other nodes stay; None if that was not asked.
-        before_and_after: totals of the nodes of NodePools before and after the disruption; None if not asked.
-        forecast: when consolidation may act next, and what it would do; None if not asked.
-        rollouts: by NodePool with nodes of an earlier version, the waves that replace them.
-        lower_bounds: of the price, of the price including the charge for each node, and of the sizing cost.
-        solve_seconds: time that the solver took.
+        disruption: None if that was not asked.
         winners: explains the choice of types. None: the problem alone explains it.
         tables: those that the bounds were computed with.
     """
     price = sum(claim.price for claim in plan.claims)
-    least, least_with_charge, least_of_sizing = lower_bounds
     winners = winners or TypeChoiceExplainer(problem)
     numbers: Counter[str] = Counter()
     claims = []
@@ -88,24 +107,24 @@ def plan_document(
         "nodeClaims": claims,
         "existingNodes": [{"name": node, "pods": pods} for node, pods in placed.items()],
         "unschedulable": [no_place_entry(key, unschedulable[key]) for key in sorted(unschedulable)],
-        "disruption": list(disruption),
-        **({} if staying is None else {"staying": list(staying)}),
-        **({} if forecast is None else {"forecast": list(forecast)}),
-        **({"rollouts": list(rollouts)} if rollouts else {}),
+        "disruption": list(disruption.commands) if disruption is not None else [],
+        **({} if disruption is None else {"staying": list(disruption.staying)}),
+        **({} if disruption is None else {"forecast": list(disruption.forecast)}),
+        **({"rollouts": list(disruption.rollouts)} if disruption is not None and disruption.rollouts else {}),
         **({"hourlyCosts": costs} if (costs := hourly_costs(problem, plan)) else {}),
         "totals": {
             "pods": count,
             "unschedulable": len(unschedulable),
             "nodes": len(claims),
             "pricePerHour": round(sum(claim["price"] for claim in claims), DIGITS),
-            "lowerBoundPricePerHour": round(least, DIGITS),
+            "lowerBoundPricePerHour": round(lower_bounds.price, DIGITS),
             "costPerHour": round(price + problem.node_charge * len(claims), DIGITS),
-            "lowerBoundCostPerHour": round(least_with_charge, DIGITS),
+            "lowerBoundCostPerHour": round(lower_bounds.with_charge, DIGITS),
             "sizingCostPerHour": round(sizing_cost(problem, plan, tables), DIGITS),
-            "lowerBoundSizingCostPerHour": round(least_of_sizing, DIGITS),
+            "lowerBoundSizingCostPerHour": round(lower_bounds.sizing, DIGITS),
             "nodeCharge": round(problem.node_charge, DIGITS),
             "maxWorkloadSharePerNode": round(problem.most_pods_share, DIGITS),
-            **(before_and_after or {}),
+            **(disruption.totals if disruption is not None else {}),
             "solveSeconds": round(solve_seconds, 4),
         },
     }

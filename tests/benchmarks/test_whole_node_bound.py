@@ -28,7 +28,7 @@ from tenon.scheduling.bound.sizing_rules import sizing_cost
 from tenon.scheduling.catalog import parse_catalog
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
-from tenon.simulation.document import plan_document
+from tenon.simulation.document import LowerBounds, plan_document
 from tests.oracle.judging import judge
 from tests.tenon.scheduling.between_pods import away, spread, web
 from tests.tenon.scheduling.builders import ON_DEMAND, ZONES, catalog, entry, node, pool, problem, replicas
@@ -219,15 +219,7 @@ DRAWN: dict[int, tuple[list[Any], Problem]] = {}
 def judged(batch: Problem, plan: Plan) -> bool:
     """Whether the oracle finds anything wrong with a plan."""
     documents, _ = DRAWN[id(batch)]
-    document = plan_document(
-        plan,
-        problem=batch,
-        refused={},
-        nominated_pods={},
-        disruption=[],
-        lower_bounds=(0.0, 0.0, 0.0),
-        solve_seconds=0.0,
-    )
+    document = plan_document(plan, problem=batch, solve_seconds=0.0, lower_bounds=LowerBounds())
     case = Case(0, documents, {"instanceTypes": ENTRIES})
     return any(True for _ in judge(documents, catalogue_of(case), json.loads(json.dumps(document))))
 

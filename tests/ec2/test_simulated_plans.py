@@ -29,7 +29,7 @@ from tenon.provisioning.problem import problem_of
 from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.solving import solve_with_buffers
 from tenon.scheduling.model import InstanceType
-from tenon.simulation.document import plan_document
+from tenon.simulation.document import LowerBounds, plan_document
 from tests.simulate.running import command
 from worker.cache.planning_view import PlanningView
 
@@ -278,15 +278,7 @@ def planned_by_worker(case: Case, provider: Ec2Provider, ready_class: EC2NodeCla
     pools_with_types = asyncio.run(instance_types_by_pool(view, provider, pools)).pools_with_types
     problem = problem_of(view.snapshot(), view.pending_pods(), pools_with_types, PlanPolicy())
     plan = solve_with_buffers(problem)
-    return plan_document(
-        plan,
-        problem=problem,
-        refused={},
-        nominated_pods={},
-        disruption=[],
-        lower_bounds=(0.0, 0.0, 0.0),
-        solve_seconds=0.0,
-    )
+    return plan_document(plan, problem=problem, solve_seconds=0.0, lower_bounds=LowerBounds())
 
 
 @pytest.mark.parametrize("name", CASES)
