@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from tenon.ec2.families.cluster import Cluster
 from tenon.ec2.launch import template as launch_template
-from tenon.ec2.launch.template import LaunchTemplate
+from tenon.ec2.launch.template import LaunchTemplate, MachineNeeds
 from tests.ec2.samples import node_class
 
 
@@ -21,12 +22,12 @@ def template(
 ) -> LaunchTemplate:
     return launch_template.build(
         node_class(**spec),
+        Cluster(name="c", region="us-west-2", service_cidr="fd00::/108" if ipv6 else "10.100.0.0/16"),
+        MachineNeeds(efa_interfaces=efa),
         image_id="ami-1",
         user_data="text",
         capacity_type=capacity_type,
         tags=tags or {"a": "b"},
-        efa_interfaces=efa,
-        ipv6=ipv6,
     )
 
 

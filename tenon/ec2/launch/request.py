@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tenon.apis import labels
@@ -18,7 +18,7 @@ from tenon.ec2.launch import template as launch_template
 from tenon.ec2.launch.filters import TypeOfferings, choose, compatible
 from tenon.ec2.launch.launched_labels import tenancy
 from tenon.ec2.launch.tags import instance_tags, shared_tags
-from tenon.ec2.launch.template import LaunchTemplate, Reservation
+from tenon.ec2.launch.template import LaunchTemplate, MachineNeeds, Reservation
 from tenon.ec2.types.placement_groups import partition
 from tenon.ec2.types.settings import kubelet_map
 from tenon.kube.offerings import OfferingKey
@@ -51,11 +51,7 @@ class _Group:
 
     image_id: str
     max_pods: int | None
-    efa_interfaces: int
-    enclaves: bool
-    tenancy: str
-    partition: int | None
-    reservation: Reservation | None
+    needs: MachineNeeds
     kubelet: str
     """The kubelet settings as JSON."""
 
@@ -88,8 +84,13 @@ def plan_launch(
     requirements = Requirements.from_terms(term.to_dict() for term in claim.spec.requirements)
     requests = parse_resources(claim.spec.resources.requests)
     subnets = best_subnets(node_class.status.subnets, free_addresses)
-    enclaves = bool(requests.get(NITRO_SANDBOX))
-    if enclaves:
+    placed = node_class.status.placement_group
+    needs = MachineNeeds(
+        enclaves=bool(requests.get(NITRO_SANDBOX)),
+        tenancy=tenancy(requirements),
+        partition=partition(placed, requirements),
+    )
+    if needs.enclaves:
         instance_types = [
             instance_type
             for instance_type in instance_types
@@ -102,24 +103,8 @@ def plan_launch(
         (instance_type for instance_type in instance_types if instance_type.name in bootable),
         subnets,
     )
-    sets_max_pods = family_of(node_class).sets_max_pods
-    own_kubelet = kubelet_map(node_class)
-    placed = node_class.status.placement_group
-    part = partition(placed, requirements)
-    groups: dict[_Group, list[TypeOfferings]] = {}
-    for choice in _by_reservation(choices):
-        group = _Group(
-            image_id=bootable[choice.type.name],
-            max_pods=choice.type.capacity[PODS] if sets_max_pods else None,
-            efa_interfaces=choice.type.capacity.get(EFA, 0) if requests.get(EFA) else 0,
-            enclaves=enclaves,
-            tenancy=tenancy(requirements),
-            partition=part,
-            reservation=_reservation(choice.offerings[0]),
-            kubelet=json.dumps((kubelets or {}).get(choice.type.name, own_kubelet), sort_keys=True),
-        )
-        groups.setdefault(group, []).append(choice)
-    kind = next((group.reservation for group in groups if group.reservation is not None), None)
+    groups = _grouped(choices, node_class, bootable, needs, kubelets or {}, with_efa=bool(requests.get(EFA)))
+    kind = next((group.needs.reservation for group in groups if group.needs.reservation is not None), None)
     prioritized = claim.metadata.annotations.get(labels.PRICE_OVERLAY_APPLIED) == "true"
     relaxed = claim.metadata.annotations.get(labels.MIN_VALUES_RELAXED) == "true"
     token = client_token(cluster.name, claim.metadata.uid, attempt)
@@ -145,9 +130,37 @@ def plan_launch(
         reservation_interruptible=kind is not None and kind.interruptible,
         placement_group=placed.id if placed is not None else "",
         placement_strategy=placed.strategy if placed is not None else "",
-        partition=part or 0,
+        partition=needs.partition or 0,
     )
     return LaunchPlan(request, tuple(templates.values()), _addresses(choices, subnets))
+
+
+def _grouped(
+    choices: Iterable[TypeOfferings],
+    node_class: EC2NodeClass,
+    bootable: Mapping[str, str],
+    needs: MachineNeeds,
+    kubelets: Mapping[str, Mapping[str, Any]],
+    *,
+    with_efa: bool,
+) -> dict[_Group, list[TypeOfferings]]:
+    """Put the choices together that can have one launch template."""
+    sets_max_pods = family_of(node_class).sets_max_pods
+    own_kubelet = kubelet_map(node_class)
+    groups: dict[_Group, list[TypeOfferings]] = {}
+    for choice in _by_reservation(choices):
+        group = _Group(
+            image_id=bootable[choice.type.name],
+            max_pods=choice.type.capacity[PODS] if sets_max_pods else None,
+            needs=replace(
+                needs,
+                efa_interfaces=choice.type.capacity.get(EFA, 0) if with_efa else 0,
+                reservation=_reservation(choice.offerings[0]),
+            ),
+            kubelet=json.dumps(kubelets.get(choice.type.name, own_kubelet), sort_keys=True),
+        )
+        groups.setdefault(group, []).append(choice)
+    return groups
 
 
 def _addresses(choices: Iterable[TypeOfferings], subnets: Mapping[str, Subnet]) -> dict[str, int]:
@@ -268,16 +281,11 @@ def _template(
     )
     return launch_template.build(
         node_class,
+        cluster,
+        group.needs,
         image_id=group.image_id,
         user_data=text,
         capacity_type=capacity_type,
         tags=shared_tags(cluster.name, node_class, claim.metadata.labels.get(labels.NODEPOOL, "")),
-        efa_interfaces=group.efa_interfaces,
-        ipv6=cluster.ipv6,
-        enclaves=group.enclaves,
-        tenancy=group.tenancy,
-        partition=group.partition,
-        reservation=group.reservation,
         open_reservations=open_reservations,
-        region=cluster.region,
     )

@@ -18,6 +18,7 @@ from tenon.apis.ec2launch import BlockDevice
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.families import family_of
 from tenon.ec2.families.base import GIB, volume_bytes
+from tenon.ec2.families.cluster import Cluster
 from tenon.ec2.types.capacity_reservations import RESERVATIONS_ONLY
 
 NAME_PREFIX = f"{labels.AWS_GROUP}/"
@@ -55,40 +56,50 @@ class Reservation:
         return "interruptible-capacity-reservation" if self.interruptible else ""
 
 
+@dataclass(frozen=True, slots=True)
+class MachineNeeds:
+    """What a launch needs of its machines that the class does not say."""
+
+    efa_interfaces: int = 0
+    """How many EFA interfaces the instances get."""
+    enclaves: bool = False
+    """Whether their pods need Nitro enclaves; the class may switch them on for all."""
+    tenancy: str = labels.DEFAULT_TENANCY
+    """Whether they share their hardware."""
+    partition: int | None = None
+    """Their partition of the class's placement group; None leaves it to EC2."""
+    reservation: Reservation | None = None
+    """The only capacity reservation that they may use."""
+
+
+NO_NEEDS = MachineNeeds()
+
+
 def build(
     node_class: EC2NodeClass,
+    cluster: Cluster,
+    needs: MachineNeeds = NO_NEEDS,
     *,
     image_id: str,
     user_data: str,
     capacity_type: str,
     tags: Mapping[str, str],
-    efa_interfaces: int = 0,
-    ipv6: bool = False,
-    enclaves: bool = False,
-    tenancy: str = labels.DEFAULT_TENANCY,
-    partition: int | None = None,
-    reservation: Reservation | None = None,
     open_reservations: bool = False,
-    region: str = "",
 ) -> LaunchTemplate:
     """Build the template of a class for one image and one rendered user data.
 
     Args:
         node_class: the class.
+        cluster: the cluster that the nodes join. Its family says whether they need an IPv6 address, and its region
+            which options EC2 knows.
+        needs: what the launch needs of its machines.
         image_id: the image.
         user_data: the rendered user data.
         capacity_type: what the instances are bought as.
         tags: those of the template and of what its launches create.
-        efa_interfaces: how many EFA interfaces the instances get.
-        ipv6: whether they need an IPv6 address, because that is the family of the cluster.
-        enclaves: whether their pods need Nitro enclaves; the class may switch them on for all.
-        tenancy: whether they share their hardware.
-        partition: their partition of the class's placement group; None leaves it to EC2.
-        reservation: the only capacity reservation that they may use.
         open_reservations: leave it to EC2 to use an open reservation that matches, as without the gate.
-        region: the region of the cluster, because EC2 does not know every option in every partition.
     """
-    spec = node_class.spec
+    spec, reservation = node_class.spec, needs.reservation
     options = spec.metadata_options
     tagged = ["network-interface", *(["spot-instances-request"] if capacity_type == labels.SPOT else [])]
     data: dict[str, Any] = {
@@ -97,7 +108,7 @@ def build(
         "BlockDeviceMappings": block_devices(node_class),
         "MetadataOptions": {
             "HttpEndpoint": options.http_endpoint,
-            **({} if region.startswith(ISOLATED_REGIONS) else {"HttpProtocolIpv6": options.http_protocol_ipv6}),
+            **({} if cluster.region.startswith(ISOLATED_REGIONS) else {"HttpProtocolIpv6": options.http_protocol_ipv6}),
             "HttpPutResponseHopLimit": options.http_put_response_hop_limit,
             "HttpTokens": options.http_tokens,
             "InstanceMetadataTags": "disabled",
@@ -106,19 +117,19 @@ def build(
         "CapacityReservationSpecification": _reservation(reservation) if reservation or not open_reservations else "",
         "UserData": b64encode(user_data.encode()).decode(),
         "TagSpecifications": [{"ResourceType": kind, "Tags": tag_list(tags)} for kind in tagged],
-        **_network(node_class, efa_interfaces, ipv6=ipv6),
+        **_network(node_class, needs.efa_interfaces, ipv6=cluster.ipv6),
     }
     if spec.cpu_options is not None and spec.cpu_options.nested_virtualization:
         data["CpuOptions"] = {"NestedVirtualization": spec.cpu_options.nested_virtualization}
-    if enclaves or (spec.enclave_options is not None and spec.enclave_options.enabled):
+    if needs.enclaves or (spec.enclave_options is not None and spec.enclave_options.enabled):
         data["EnclaveOptions"] = {"Enabled": True}
     if reservation is not None and reservation.market:
         data["InstanceMarketOptions"] = {"MarketType": reservation.market}
     group = node_class.status.placement_group
     placement = {
-        **({"Tenancy": tenancy} if tenancy != labels.DEFAULT_TENANCY else {}),
+        **({"Tenancy": needs.tenancy} if needs.tenancy != labels.DEFAULT_TENANCY else {}),
         **({"GroupId": group.id} if group is not None else {}),
-        **({"PartitionNumber": partition} if partition is not None else {}),
+        **({"PartitionNumber": needs.partition} if needs.partition is not None else {}),
     }
     if placement:
         data["Placement"] = placement
