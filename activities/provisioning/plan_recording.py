@@ -10,11 +10,12 @@ from functools import partial
 from activities.clock import utc_now
 from activities.provisioning.claim_writer import Written
 from activities.provisioning.plan_decision import PlanDecision
-from activities.record.plan_inputs import InputKeeper, KeptInputs
+from activities.record.plan_inputs import InputKeeper
 from activities.record.writer import NO_RECORD, RecordWriter, origin_of_activity
 from tenon.messages.provisioning import PlanInput
 from tenon.provisioning.plan_digest import plan_digest
 from tenon.record.entries import Entry
+from tenon.record.kept_inputs import KeptInputs
 from tenon.record.plans import plan_entry
 from tenon.scheduling.model import Plan, Problem
 
@@ -50,8 +51,7 @@ class PlanRecorder:
                 explanations=[why[id(claim)] for claim in written.claims],
                 pods=len(decision.pods),
                 decision=plan_digest(decision.plan),
-                inputs=kept_inputs.digest,
-                inputs_lacking=kept_inputs.lacking,
+                inputs=kept_inputs,
                 seconds=decision.took,
             )
 

@@ -10,10 +10,11 @@ import asyncio
 from datetime import datetime, timedelta
 from functools import partial
 
-from activities.record.plan_inputs import DecisionKeeper, KeptInputs
+from activities.record.plan_inputs import DecisionKeeper
 from activities.record.writer import RecordWriter, origin_of_activity
 from tenon.disruption.decision import Decision
 from tenon.disruption.situation import Situation
+from tenon.record.kept_inputs import KeptInputs
 from tenon.record.origin import Origin
 from tenon.replay.decision_entries import disruption_entry, refused
 from tenon.replay.decision_inputs import DecisionGates, DecisionInputs
@@ -64,14 +65,4 @@ class DecisionRecorder:
             if complete:
                 kept_inputs = await self._inputs.keep_decision(DecisionInputs(situation, self._gates))
         finally:
-            self._record.write(
-                partial(
-                    disruption_entry,
-                    origin,
-                    situation.now,
-                    decision,
-                    refusals,
-                    inputs=kept_inputs.digest,
-                    inputs_lacking=kept_inputs.lacking,
-                )
-            )
+            self._record.write(partial(disruption_entry, origin, situation.now, decision, refusals, kept_inputs))

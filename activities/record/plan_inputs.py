@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from activities import loggers
 from activities.record.documents import DocumentError, DocumentStore
 from tenon.provisioning.plan_decoder import PlanInputDecoder
 from tenon.provisioning.plan_document import InputsTooLargeError, PlanInputs
 from tenon.provisioning.plan_encoder import PlanInputEncoder
+from tenon.record.kept_inputs import KeptInputs
 from tenon.scheduling.model import Problem
 
 if TYPE_CHECKING:
@@ -32,13 +33,6 @@ _Inputs = TypeVar("_Inputs")
 
 CLOSE_SECONDS = 5.0
 """How long a process that stops waits for its store."""
-
-
-class KeptInputs(NamedTuple):
-    """The digest of inputs that are kept, or why they are not."""
-
-    digest: str = ""
-    lacking: str = ""
 
 
 class InputKeeper(Protocol):

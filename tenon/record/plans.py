@@ -9,6 +9,7 @@ from itertools import islice
 from tenon.kube.pod import Pod
 from tenon.messages.explanation import Explanation
 from tenon.record.entries import MAX_LISTED, PlanEntry, RecordedPurchase
+from tenon.record.kept_inputs import NOT_KEPT, KeptInputs
 from tenon.record.origin import Origin
 from tenon.record.room import Room
 from tenon.scheduling.model import Plan
@@ -24,8 +25,7 @@ def plan_entry(
     explanations: Sequence[Explanation],
     pods: int,
     decision: str,
-    inputs: str = "",
-    inputs_lacking: str = "",
+    inputs: KeptInputs = NOT_KEPT,
     seconds: float = 0.0,
 ) -> PlanEntry:
     """Return the entry of a plan.
@@ -39,8 +39,7 @@ def plan_entry(
         explanations: why each of them is bought, in the same order.
         pods: how many pods it was for, without those of CapacityBuffers.
         decision: its digest.
-        inputs: the digest of its inputs; empty if they are not kept.
-        inputs_lacking: why its inputs are not kept.
+        inputs: where its inputs are.
         seconds: how long the decision took.
     """
     room = Room()
@@ -66,8 +65,8 @@ def plan_entry(
         run=origin.run,
         actor="provisioner",
         batch=batch,
-        inputs=inputs,
-        inputs_lacking=room.text(inputs_lacking),
+        inputs=inputs.digest,
+        inputs_lacking=room.text(inputs.lacking),
         decision=decision,
         pods=pods,
         on_existing={

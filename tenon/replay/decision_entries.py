@@ -13,6 +13,7 @@ from tenon.disruption.rules.blockers import is_free
 from tenon.disruption.situation import Situation
 from tenon.provisioning.plan_digest import TYPES
 from tenon.record.entries import DecidedCommand, DisruptionEntry
+from tenon.record.kept_inputs import NOT_KEPT, KeptInputs
 from tenon.record.origin import Origin
 from tenon.record.room import Room
 
@@ -68,11 +69,9 @@ def disruption_entry(
     at: datetime,
     decision: Decision,
     refusals: dict[str, str],
-    *,
-    inputs: str = "",
-    inputs_lacking: str = "",
+    inputs: KeptInputs = NOT_KEPT,
 ) -> DisruptionEntry:
-    """Return the entry of a decision. ``refusals``: what `refused` says of it."""
+    """Return the entry of a decision. ``refusals``: what `refused` says of it; ``inputs``: where its inputs are."""
     room = Room()
     return DisruptionEntry(
         id=f"disruption/{origin.run}/{at.isoformat()}",
@@ -81,8 +80,8 @@ def disruption_entry(
         workflow=origin.workflow,
         run=origin.run,
         actor="disruption",
-        inputs=inputs,
-        inputs_lacking=inputs_lacking,
+        inputs=inputs.digest,
+        inputs_lacking=inputs.lacking,
         decision=decision_digest(decision.commands),
         commands=[_command(command, room) for command in decision.commands[:TYPES]],
         command_count=len(decision.commands),

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from activities.record.plan_inputs import KeptInputs
 from cli.replay import app
 from tenon.disruption.deciding import decide
 from tenon.disruption.decision import Proposal
@@ -21,6 +20,7 @@ from tenon.messages.explanation import Explanation
 from tenon.provisioning.plan_digest import plan_digest
 from tenon.provisioning.solving import solve_with_buffers
 from tenon.record.entries import DisruptionEntry, PlanEntry
+from tenon.record.kept_inputs import KeptInputs
 from tenon.record.lines import line_of
 from tenon.record.origin import Origin
 from tenon.record.plans import plan_entry
@@ -66,8 +66,7 @@ class Archive:
             explanations=[Explanation() for _ in names],
             pods=len(value.pods),
             decision=plan_digest(plan),
-            inputs="" if lacking else (await self.inputs.keep(value)).digest,
-            inputs_lacking=lacking,
+            inputs=KeptInputs(lacking=lacking) if lacking else await self.inputs.keep(value),
         )
         self.add(entry)
 
@@ -85,8 +84,7 @@ class Archive:
                 NOW - timedelta(hours=len(self.entries)),
                 decision,
                 refused(decision, inputs.situation),
-                inputs=inputs_kept.digest,
-                inputs_lacking=inputs_kept.lacking,
+                inputs_kept,
             )
         )
 

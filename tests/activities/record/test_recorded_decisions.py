@@ -7,11 +7,11 @@ from dataclasses import replace
 from datetime import timedelta
 
 from activities.record.decisions import REFUSALS_APART, UNFINISHED, DecisionRecorder
-from activities.record.plan_inputs import KeptInputs
 from tenon.disruption.deciding import decide
 from tenon.disruption.decision import Blocked, Decision
 from tenon.disruption.situation import Situation
 from tenon.record.entries import DisruptionEntry
+from tenon.record.kept_inputs import KeptInputs
 from tenon.replay.decision_inputs import DecisionGates, DecisionInputs
 from tenon.scheduling.deadline import never
 from tests.activities.record.kept import KeptRecord

@@ -9,8 +9,8 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.provisioning.plan_recording import PlanRecorder
 from activities.provisioning.planner import BatchPlanner
-from activities.record.plan_inputs import KeptInputs
 from tenon.record.entries import PlanEntry
+from tenon.record.kept_inputs import KeptInputs
 from tenon.scheduling.model import Problem
 from tests.activities.provisioning.setting import BATCH, Setting
 from tests.activities.record.kept import KeptRecord

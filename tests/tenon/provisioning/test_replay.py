@@ -17,6 +17,7 @@ from tenon.provisioning.plan_encoder import PlanInputEncoder
 from tenon.provisioning.replay import Replay, Verdict, compare, document, failure, headline, sentence
 from tenon.provisioning.solving import BatchSolver, solve_with_buffers
 from tenon.record.entries import PlanEntry
+from tenon.record.kept_inputs import KeptInputs
 from tenon.record.origin import Origin
 from tenon.record.plans import plan_entry
 from tenon.scheduling import engine
@@ -39,7 +40,7 @@ def entry_of(plan: Plan, pods: int, batch: int = 1) -> PlanEntry:
         explanations=[Explanation() for _ in claims],
         pods=pods,
         decision=plan_digest(plan),
-        inputs="digest",
+        inputs=KeptInputs("digest"),
     )
 
 
