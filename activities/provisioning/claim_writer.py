@@ -55,6 +55,18 @@ MAX_FAILURES = 3
 _T = TypeVar("_T")
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimNotes:
+    """What a NodeClaim tells its launch and its readers about the plan, in annotations."""
+
+    explanation: Explanation
+    """Why it is bought."""
+    unavailable: Collection[OfferingKey]
+    """The offerings that EC2 refused recently and that it must not ask for; it names those of its types."""
+    usual_price: float | None
+    """What the cheapest refused offering costs that would do; None if there is none."""
+
+
 @dataclass(slots=True)
 class ClaimWrite:
     """The write of one NodeClaim of a plan.
@@ -112,12 +124,10 @@ async def write_claims(
     plan: Plan,
     pools: Mapping[str, NodePool],
     batch: int,
-    overlaid: Overlaid | None = None,
-    explanations: Sequence[Explanation] = (),
-    unavailable: Sequence[Collection[OfferingKey]] = (),
-    usual_prices: Sequence[float | None] = (),
+    overlaid: Overlaid,
+    notes: Sequence[ClaimNotes],
     *,
-    names_none: bool = False,
+    names_none: bool,
 ) -> Written:
     """Write every NodeClaim of a plan that the API server accepts.
 
@@ -127,10 +137,7 @@ async def write_claims(
         pools: the NodePools by name.
         batch: the batch number, from which the claims' names are derived.
         overlaid: the instance types with NodeOverlays applied; the claims get annotations about them.
-        explanations: for each claim of the plan, why it is bought.
-        unavailable: for each claim, the offerings that EC2 refused recently and that it must not ask for; it names
-            those of its types.
-        usual_prices: for each claim, what the cheapest refused offering costs that would do; None if there is none.
+        notes: those of each claim of the plan.
         names_none: whether a claim for which nothing is unavailable says so. Its launch then asks for offerings that
             were refused a while ago and that the plan uses again.
 
@@ -142,20 +149,10 @@ async def write_claims(
     claim_writes = [
         _claim_write(planned, pools[planned.pool], batch, n, overlaid) for n, planned in enumerate(plan.claims)
     ]
-    for claim_write, why in zip(claim_writes, explanations, strict=False):
-        claim_write.body["metadata"]["annotations"][labels.EXPLANATION] = why.annotation()
-    for claim_write, offerings in zip(claim_writes, unavailable, strict=False):
-        named_offerings = unavailable_annotation(claim_write.planned.instance_types, offerings)
-        if named_offerings or names_none:
-            claim_write.body["metadata"]["annotations"] |= {labels.UNAVAILABLE_OFFERINGS: "", **named_offerings}
-    for claim_write, usual_price in zip(claim_writes, usual_prices, strict=False):
-        factor = price_factor(pools[claim_write.planned.pool].metadata.annotations)
-        claim_write.body["metadata"]["annotations"] |= shortage_annotation(
-            claim_write.planned.price, usual_price, factor
+    for claim_write, claim_notes in zip(claim_writes, notes, strict=True):
+        claim_write.body["metadata"]["annotations"] |= _annotations(
+            claim_write.planned, pools[claim_write.planned.pool], claim_notes, names_none=names_none
         )
-    for claim_write in claim_writes:
-        if origin := spans.origin(min((pod.created for pod in claim_write.planned.pods), default=0.0)):
-            claim_write.body["metadata"]["annotations"][labels.CREATED_IN_TRACE] = origin
     launch_groups.annotate([claim_write.body for claim_write in claim_writes], batch)
     waiting = await writing.first(claim_writes)
     gate = asyncio.Semaphore(WRITERS)
@@ -169,6 +166,19 @@ async def write_claims(
         if isinstance(answer, BaseException):
             raise answer
     return writing.written(claim_writes)
+
+
+def _annotations(planned: PlannedClaim, pool: NodePool, notes: ClaimNotes, *, names_none: bool) -> dict[str, str]:
+    """What the claim says about its plan."""
+    annotations = {labels.EXPLANATION: notes.explanation.annotation()}
+    named_offerings = unavailable_annotation(planned.instance_types, notes.unavailable)
+    if named_offerings or names_none:
+        annotations |= {labels.UNAVAILABLE_OFFERINGS: "", **named_offerings}
+    factor = price_factor(pool.metadata.annotations)
+    annotations |= shortage_annotation(planned.price, notes.usual_price, factor)
+    if origin := spans.origin(min((pod.created for pod in planned.pods), default=0.0)):
+        annotations[labels.CREATED_IN_TRACE] = origin
+    return annotations
 
 
 class _Writing:
@@ -256,12 +266,9 @@ class _Writing:
             raise _another_planner(others[0])
 
 
-def _claim_write(
-    planned: PlannedClaim, pool: NodePool, batch: int, ordinal: int, overlaid: Overlaid | None
-) -> ClaimWrite:
+def _claim_write(planned: PlannedClaim, pool: NodePool, batch: int, ordinal: int, overlaid: Overlaid) -> ClaimWrite:
     body = claim_body(planned, pool, batch=batch, ordinal=ordinal)
-    if overlaid is not None:
-        body["metadata"]["annotations"] |= overlaid.overlay_annotations(planned.pool, planned.instance_types)
+    body["metadata"]["annotations"] |= overlaid.overlay_annotations(planned.pool, planned.instance_types)
     return ClaimWrite(planned, ordinal, body)
 
 

@@ -20,7 +20,7 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventPublisher
 from activities.provisioning.batching import Batcher
 from activities.provisioning.cache_freshness import claims_of_batch, pods_were_stale
-from activities.provisioning.claim_writer import Written, write_claims
+from activities.provisioning.claim_writer import ClaimNotes, Written, write_claims
 from activities.provisioning.live_solving import LiveSolver
 from activities.provisioning.pause_reporting import PauseReporter
 from activities.provisioning.plan_deciding import RETRY_SECONDS, PlanDecider
@@ -124,9 +124,7 @@ class BatchPlanner:
                     decision.pools,
                     plan_input.batch,
                     decision.overlaid,
-                    decision.explanations,
-                    self._unavailable_to_claims(decision),
-                    decision.usual_prices,
+                    self._notes(decision),
                     names_none=self._refusals.any_refused(),
                 )
         except ApiError as error:
@@ -173,11 +171,16 @@ class BatchPlanner:
             solve_seconds=round(decision.took, 4),
         )
 
-    def _unavailable_to_claims(self, decision: PlanDecision) -> list[UnavailableOfferings]:
-        """For each NodeClaim of the plan, the offerings that it must not ask for."""
+    def _notes(self, decision: PlanDecision) -> list[ClaimNotes]:
+        """Those of each NodeClaim of the plan. Probes may ask for what EC2 refused, if it is due."""
         unavailable = self._refusals.unavailable()
         for_probes = UnavailableOfferings(unavailable - decision.probes.due)
-        return [for_probes if decision.probes.include(claim) else unavailable for claim in decision.plan.claims]
+        return [
+            ClaimNotes(why, for_probes if decision.probes.include(claim) else unavailable, usual_price)
+            for claim, why, usual_price in zip(
+                decision.plan.claims, decision.explanations, decision.usual_prices, strict=True
+            )
+        ]
 
     def _result(self, plan_input: PlanInput, with_places: Sequence[PendingPods] = (), **figures: Any) -> PlanResult:
         """A plan's result, with what the workflow keeps. ``with_places``: the pods that the plan has a place for."""
