@@ -34,7 +34,7 @@ from worker.cache import capacity
 from worker.cache.changes import Topic
 from worker.cache.node_versions import decode_revision
 from worker.cache.planned_places import awaits_pods
-from worker.cache.reflector import SILENCE_SECONDS, Reflector
+from worker.cache.reflector import SILENCE_SECONDS, Reflector, Scope
 from worker.cache.served import RECHECK_SECONDS, served
 from worker.cache.state import ClusterState
 from worker.cache.table import Table
@@ -130,8 +130,7 @@ class ClusterCache(ClusterState):
             decode_revision,
             self.versions.revisions,
             silence_limit=silence_limit,
-            namespace=namespace,
-            label_selector=labels.NODEPOOL,
+            scope=Scope(namespace, label_selector=labels.NODEPOOL),
         )
         self._reflectors += [self._rollouts, self._revisions]
         if gates.vpa_predictions:

@@ -17,6 +17,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -118,6 +119,19 @@ class Store(Protocol[R_contra]):
         """Store the new version of one object, or remove it if ``record`` is None."""
 
 
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which objects of a resource are read."""
+
+    namespace: str = ""
+    """Empty for those of all namespaces."""
+    label_selector: str = ""
+    """Empty for those with any labels."""
+
+
+EVERYTHING = Scope()
+
+
 class Reflector(Generic[R]):
     """Lists and watches one resource in `run`. ``decode`` raises ValueError for an object that is to be left out."""
 
@@ -133,12 +147,11 @@ class Reflector(Generic[R]):
         silence_limit: float = SILENCE_SECONDS,
         pause: Callable[[float], Awaitable[Any]] = asyncio.sleep,
         chance: random.Random | None = None,
-        namespace: str = "",
-        label_selector: str = "",
+        scope: Scope = EVERYTHING,
     ) -> None:
-        """``namespace`` and ``label_selector`` limit what is read; empty for all objects."""
-        self._selector = {"labelSelector": label_selector} if label_selector else {}
-        self._path = resource.path(namespace=namespace)
+        """``scope`` limits which objects of the resource are read."""
+        self._selector = {"labelSelector": scope.label_selector} if scope.label_selector else {}
+        self._path = resource.path(namespace=scope.namespace)
         self._kube = kube
         self.resource = resource
         self._decode = decode
