@@ -15,6 +15,8 @@ from typing import Any
 from tenon.apis import labels
 from tenon.apis.json_object import JsonObject
 from tenon.apis.restricted import restricted_reason
+from tenon.ec2.families import FAMILIES
+from tenon.ec2.families.al2023 import AL2023
 
 DROPPED_LABELS = re.compile(r"^(eks\.amazonaws\.com|alpha\.eksctl\.io)/|^(beta\.)?kubernetes\.io/(arch|os)$")
 """Labels that EKS or eksctl sets on the nodes of a group, or that each node has by itself."""
@@ -23,8 +25,6 @@ DROPPED_TAGS = re.compile(
 )
 UNNEEDED_AFTER = "10m"
 """How long a node is not needed before Cluster Autoscaler removes it, by default."""
-ROOT_DEVICE = {"AL2": "/dev/xvda", "AL2023": "/dev/xvda", "Bottlerocket": "/dev/xvdb", "Windows": "/dev/sda1"}
-"""The device that a group's disk size is about. Bottlerocket keeps its data on its second one."""
 UNNAMABLE = re.compile(r"[^a-z0-9-]+")
 
 
@@ -146,8 +146,12 @@ def _launch_settings(group: NodeGroup) -> JsonObject:
     spec: JsonObject = {}
     disks = [_disk(mapping) for mapping in template.get("BlockDeviceMappings") or () if mapping.get("Ebs")]
     if not disks and group.disk_gib:
-        device = ROOT_DEVICE.get("Windows" if group.family.startswith("Windows") else group.family, "/dev/xvda")
-        disks = [{"deviceName": device, "ebs": {"volumeSize": f"{group.disk_gib}Gi", "volumeType": "gp3"}}]
+        disks = [
+            {
+                "deviceName": _data_device(group.family),
+                "ebs": {"volumeSize": f"{group.disk_gib}Gi", "volumeType": "gp3"},
+            }
+        ]
     if disks:
         spec["blockDeviceMappings"] = disks
     if template.get("UserData"):
@@ -176,6 +180,12 @@ def _launch_settings(group: NodeGroup) -> JsonObject:
     if template.get("KeyName"):
         group.notes.append(f"SSH key {template['KeyName']}: no field for it; use SSM, or add the key in userData")
     return spec
+
+
+def _data_device(family_name: str) -> str:
+    """The device that a group's disk size is about. That of an AMI of the user's own is a guess."""
+    devices: dict[str, str] = {family.name: family.ephemeral_device for family in FAMILIES.values()}
+    return devices.get(family_name) or AL2023.ephemeral_device
 
 
 def _disk(mapping: Mapping[str, Any]) -> JsonObject:

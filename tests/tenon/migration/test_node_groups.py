@@ -44,6 +44,22 @@ def requirement(result: ConvertedGroup, key: str) -> list[str] | None:
     return next((item["values"] for item in requirements if item["key"] == key), None)
 
 
+@pytest.mark.parametrize(
+    ("ami_type", "device"),
+    [
+        ("AL2023_x86_64_STANDARD", "/dev/xvda"),
+        ("AL2_x86_64", "/dev/xvda"),
+        ("BOTTLEROCKET_ARM_64", "/dev/xvdb"),
+        ("WINDOWS_CORE_2022_x86_64", "/dev/sda1"),
+        ("CUSTOM", "/dev/xvda"),
+    ],
+)
+def test_the_disk_of_a_group_is_the_device_that_its_family_gives_to_pods(ami_type: str, device: str) -> None:
+    spec = converted(managed(amiType=ami_type, diskSize=50)).node_class["spec"]
+    volume = {"volumeSize": "50Gi", "volumeType": "gp3"}
+    assert spec["blockDeviceMappings"] == [{"deviceName": device, "ebs": volume}]
+
+
 def test_a_managed_group_keeps_types_labels_taints_sizes_and_network() -> None:
     taint = {"key": "web", "value": "true", "effect": "NO_EXECUTE"}
     group = managed(labels={"team": "web", "eks.amazonaws.com/nodegroup": "web"}, taints=[taint], diskSize=50)
