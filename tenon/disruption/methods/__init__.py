@@ -4,7 +4,9 @@ tests.
 
 from __future__ import annotations
 
-from tenon.apis.reasons import Reason
+from collections.abc import Sequence
+
+from tenon.apis.reasons import EVERY_BUDGETED, Reason
 from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.consolidation import Consolidation
 from tenon.disruption.methods.drift import Drift, StaticDrift
@@ -53,6 +55,25 @@ def has_cause(node: ManagedNode, situation: Situation, reason: Reason) -> bool:
     return any(method.reason is reason and method.cause(node, situation) for method in _ALL)
 
 
-_ALL = (*METHODS, *moving_methods(never))
-if without := [method.name for method in _ALL if method.reason.traits.budgeted == "never"]:
-    raise TypeError(f"the reason of method {without[0]} has no traits of its own: state them in tenon/apis/reasons.py")
+def check_registry(methods: Sequence[Method], moving: Sequence[Method]) -> None:
+    """Refuse a registry that forgets a reason, or has a method where passes do not run it.
+
+    Raises:
+        TypeError: a reason has no method, or a method has a reason without traits, or is in the wrong registry.
+    """
+    for method in (*methods, *moving):
+        if method.reason.traits.budgeted == "never":
+            raise TypeError(
+                f"the reason of method {method.name} has no traits of its own: state them in tenon/apis/reasons.py"
+            )
+        if method.reason.traits.moves_pods is not any(method is other for other in moving):
+            raise TypeError(
+                f"method {method.name} is in the wrong registry: methods that move pods belong into moving_methods"
+            )
+    if unused := set(EVERY_BUDGETED) - {method.reason for method in (*methods, *moving)}:
+        raise TypeError(f"no method has the reason {min(unused)}: register one in METHODS or moving_methods")
+
+
+_MOVING_METHODS = moving_methods(never)
+check_registry(METHODS, _MOVING_METHODS)
+_ALL = (*METHODS, *_MOVING_METHODS)

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.apis.nodepool import Budget
-from tenon.apis.reasons import EVERY_BUDGETED, Reason
+from tenon.apis.reasons import Reason
 from tenon.disruption.commands.command_messages import to_message
 from tenon.disruption.commands.disrupt_request import disrupt_request
 from tenon.disruption.deciding import IneligibleNodeError, decide, eligible
 from tenon.disruption.decision import Candidate, Command, Proposal
-from tenon.disruption.methods import METHODS, moving_methods
+from tenon.disruption.methods import METHODS, check_registry, moving_methods
 from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.emptiness import Emptiness
 from tenon.disruption.nodes import ManagedNode
@@ -76,17 +76,26 @@ class Broken(Modest):
         raise RuntimeError("no prices")
 
 
-def test_every_method_has_a_name_of_its_own_and_is_registered_where_its_reason_belongs() -> None:
-    moving = moving_methods(never)
-    names = [method.name for method in (*METHODS, *moving)]
+def test_every_method_has_a_name_of_its_own() -> None:
+    names = [method.name for method in (*METHODS, *moving_methods(never))]
     assert len(set(names)) == len(names)
-    assert not any(method.reason.traits.moves_pods for method in METHODS)
-    assert all(method.reason.traits.moves_pods for method in moving)
 
 
-@pytest.mark.parametrize("reason", EVERY_BUDGETED)
-def test_every_reason_that_budgets_limit_has_a_method(reason: Reason) -> None:
-    assert any(method.reason is reason for method in (*METHODS, *moving_methods(never)))
+@pytest.mark.parametrize(
+    ("methods", "moving", "message"),
+    [
+        ((METHODS[0],), moving_methods(never), "no method has the reason Empty"),
+        (METHODS, moving_methods(never)[1:], "no method has the reason Unhealthy"),
+        ((*METHODS, Modest()), moving_methods(never), "modest is in the wrong registry"),
+        (METHODS, (*moving_methods(never), Emptiness()), "emptiness is in the wrong registry"),
+        ((*METHODS, Modest(reason=Reason.DRAIN)), moving_methods(never), "reason of method modest has no traits"),
+    ],
+)
+def test_a_registry_that_forgets_a_part_is_refused(
+    methods: Sequence[Method], moving: Sequence[Method], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        check_registry(methods, moving)
 
 
 def test_qrk16_a_method_that_fails_does_not_stop_the_others() -> None:
