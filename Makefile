@@ -20,6 +20,13 @@ SANDBOXES ?= $(shell $(BIN)/python -m tests.sandbox_count)
 # Sets of strings have the same order in every run: see tests/fuzzing.py.
 unit test: export PYTHONHASHSEED := 0
 
+# Tests that name what a change forgot: a right, a line of another table, a document. `make check` runs them, because they take seconds.
+FORGOTTEN := tests/docs/test_names_in_documents.py tests/simulate/test_settings.py tests/tenon/apis/test_models.py \
+	tests/tenon/apis/versions/test_fields.py tests/tenon/disruption/test_blockers.py tests/tenon/kube/test_event_reasons.py \
+	tests/worker/cache/test_adopt.py tests/worker/runtime/test_activity_lanes.py \
+	tests/tools/test_generate.py::test_the_values_of_the_chart_have_each_setting_and_gate \
+	tests/worker/cache/test_cluster.py::test_n15_501_the_worker_may_read_what_it_caches
+
 .PHONY: help setup check test drills demo playground shadow unit fuzz clean generate pictures docs compare-aws image image-test release release-check realpod realpod-e2e postgresql
 
 help:  ## List the targets
@@ -42,13 +49,14 @@ $(VENV)/.synced-worker: pyproject.toml uv.lock | $(filter .uv/bin/uv,$(UV))
 setup: $(SYNCED)  ## Python environment and the sandbox's control plane (built once, then cached)
 	$(BIN)/tenon sandbox build
 
-check: $(SYNCED)  ## Fast checks: style, types, import rules, generated files, names
+check: $(SYNCED)  ## Fast checks: style, types, import rules, generated files, names, forgotten parts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.generate --check
 	$(BIN)/python -m tools.names
+	$(BIN)/pytest -q $(FORGOTTEN)
 
 unit: $(SYNCED)  ## Tests that need no sandbox, server or other process, and nothing that `make setup` builds
 	$(PYTEST) -n $(JOBS) -q --unit --ignore tests/deploy

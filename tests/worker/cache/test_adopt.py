@@ -1,0 +1,37 @@
+"""A copy of the cluster's state: each table of it is copied, or is left out on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from worker.cache.csi_drivers import CsiDrivers
+from worker.cache.default_topology_spread import DefaultTopologySpread
+from worker.cache.evacuating_pods import EvacuatingPods
+from worker.cache.node_versions import NodeVersions
+from worker.cache.state import ClusterState
+from worker.cache.storage import Storage
+from worker.cache.table import Table
+from worker.cache.vpa_predictions import VpaPredictions
+
+PARTS = (CsiDrivers, DefaultTopologySpread, EvacuatingPods, NodeVersions, Storage, VpaPredictions)
+
+
+def tables_of(part: object, path: str = "") -> Iterator[tuple[str, Table[object]]]:
+    """Yield the tables of a state by where they are."""
+    values = part.items() if isinstance(part, dict) else vars(part).items()
+    for name, value in values:
+        if isinstance(value, Table):
+            yield f"{path}{name}", value
+        elif isinstance(value, (dict, *PARTS)):
+            yield from tables_of(value, f"{path}{name}.")
+
+
+def test_no_table_of_a_copy_is_forgotten() -> None:
+    """It would be empty in plans, and its listener would keep the copy in memory."""
+    state, untouched = ClusterState(), ClusterState()
+    state.adopt(untouched)
+    listeners = {path: table._changed for path, table in tables_of(state)}
+    assert {"limit_ranges", "storage.pvcs", "moving.pdbs", "buffer_targets.Deployment"} <= listeners.keys()
+    disconnected = Table[object](lambda _key, _before, _after: None)
+    disconnected.disconnect()
+    assert [path for path, listener in listeners.items() if listener is not disconnected._changed] == []
