@@ -40,6 +40,9 @@ def test_a_file_in_place_of_a_folder_is_reported(tmp_path: Path) -> None:
 def test_the_values_of_the_chart_have_each_setting_and_gate() -> None:
     """One without a value there works, but nobody who reads the values learns of it."""
     settings = yaml.safe_load((FRESH / "deploy/chart/values.yaml").read_text())["settings"]
-    assert {value_name(field) for field in Settings.model_fields if field not in OTHER_VALUE_NAMES} <= settings.keys()
+    fields = {field: value_name(field) for field in Settings.model_fields if field not in OTHER_VALUE_NAMES}
+    assert set(fields.values()) <= settings.keys()
     assert set(map(gate_value_name, GATES)) <= settings["featureGates"].keys()
     assert set(map(gate_value_name, AWS_GATES)) <= settings["awsFeatureGates"].keys()
+    default_values = {field: settings[name] for field, name in fields.items()} | {"cluster_name": "production"}
+    assert Settings.model_validate(default_values) == Settings(cluster_name="production"), "the values are the defaults"

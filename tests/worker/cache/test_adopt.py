@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from worker.cache.csi_drivers import CsiDrivers
 from worker.cache.default_topology_spread import DefaultTopologySpread
@@ -16,7 +17,7 @@ from worker.cache.vpa_predictions import VpaPredictions
 PARTS = (CsiDrivers, DefaultTopologySpread, EvacuatingPods, NodeVersions, Storage, VpaPredictions)
 
 
-def tables_of(part: object, path: str = "") -> Iterator[tuple[str, Table[object]]]:
+def tables_of(part: object, path: str = "") -> Iterator[tuple[str, Table[Any]]]:
     """Yield the tables of a state by where they are."""
     values = part.items() if isinstance(part, dict) else vars(part).items()
     for name, value in values:
@@ -32,6 +33,6 @@ def test_no_table_of_a_copy_is_forgotten() -> None:
     state.adopt(untouched)
     listeners = {path: table._changed for path, table in tables_of(state)}
     assert {"limit_ranges", "storage.pvcs", "moving.pdbs", "buffer_targets.Deployment"} <= listeners.keys()
-    disconnected = Table[object](lambda _key, _before, _after: None)
+    disconnected = Table[Any](lambda _key, _before, _after: None)
     disconnected.disconnect()
     assert [path for path, listener in listeners.items() if listener is not disconnected._changed] == []
