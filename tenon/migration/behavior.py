@@ -15,6 +15,7 @@ from tenon.apis.json_object import JsonObject, field_at
 from tenon.apis.managed import manages_claim, manages_pool
 from tenon.kube import object_json
 from tenon.kube.conditions import is_true
+from tenon.kube.structs import object_key
 from tenon.migration.node_states import DISRUPTED
 
 HASHES = ((labels.NODEPOOL_HASH, labels.NODEPOOL, "NodePool"), (labels.EC2NODECLASS_HASH, "", "EC2NodeClass"))
@@ -229,9 +230,7 @@ def _selected(spec: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _name(obj: JsonObject) -> str:
-    metadata = obj["metadata"]
-    namespace = metadata.get("namespace")
-    return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
+    return object_key(obj["metadata"]["name"], obj["metadata"].get("namespace") or "")
 
 
 RULES: Sequence[Rule] = (

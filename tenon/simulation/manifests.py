@@ -10,9 +10,10 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from tenon.apis.base import ApiModel
+from tenon.apis.common import Taint
 from tenon.apis.validation import FieldError
 from tenon.simulation.fields import Amounts, Condition, Metadata, Text, located
-from tenon.simulation.pod_manifest import ClaimTemplateSpec, LabelSelector, PodSpec, RuntimeClass, Taint
+from tenon.simulation.pod_manifest import ClaimTemplateSpec, LabelSelector, PodSpec, RuntimeClass
 
 
 class ContainerStatus(ApiModel):

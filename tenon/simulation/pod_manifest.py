@@ -193,12 +193,6 @@ class Toleration(ApiModel):
         return self
 
 
-class Taint(ApiModel):
-    key: Text
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
-    value: str = ""
-
-
 class Spread(ApiModel):
     max_skew: int = Field(ge=1, le=2**31 - 1)
     topology_key: LabelKey

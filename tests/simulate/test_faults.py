@@ -68,6 +68,10 @@ AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
         (created("2026-01-01"), NO_TIME.format("2026-01-01")),
         (created("2026-01-01T00:00:00"), NO_TIME.format("2026-01-01T00:00:00")),
         (created("9999-12-31T23:59:59-14:00"), NO_TIME.format("9999-12-31T23:59:59-14:00")),
+        (
+            "apiVersion: v1\nkind: Node\nmetadata: {name: node-1}\nspec: {taints: [{key: a b, effect: NoSchedule}]}",
+            "Node node-1: spec.taints[0].key: 'a b' does not match",
+        ),
         ("[1]", "is a list, not a Kubernetes object"),
         ("only text", "is a text, not a Kubernetes object"),
         ("kind: Pod", "apiVersion: is required"),
