@@ -69,11 +69,8 @@ class Window(NamedTuple):
     The process that collects the pods sets it, because the workflow outlives changes of the settings.
     """
 
-    idle: float = 1.0
-    longest: float = 10.0
-
-
-DEFAULT_WINDOW = Window()
+    idle: float
+    longest: float
 
 
 class Batcher:
@@ -84,7 +81,8 @@ class Batcher:
         view: ClusterView,
         now: Callable[[], datetime] = utc_now,
         buffers: BufferRoom | None = None,
-        window: Window = DEFAULT_WINDOW,
+        *,
+        window: Window,
         refusals: LaunchRefusals | None = None,
     ) -> None:
         """``buffers``: what CapacityBuffers request. A buffer without room needs a decision like a pod.

@@ -19,6 +19,7 @@ from tenon.kube.timestamps import format_instant
 from tenon.messages.provisioning import PlanInput
 from tenon.provisioning.planning_policy import PlanPolicy
 from tests.activities.node.fake_kube import Clock, FakeKube, Recorder
+from tests.activities.provisioning.batch_window import KARPENTERS_WINDOW
 from tests.activities.provisioning.fake_view import READY, FakeTypes
 from tests.tenon.apis.case import EC2NODECLASS, NODEPOOL
 from tests.tenon.schedule.schedules import POOL
@@ -112,7 +113,7 @@ class World:
         self.put_pool()
         self.view = PlanningView(self.cache)
         room, kube, recorder = BufferRoom(awaited=True), cast("Any", self.server), cast("Any", self.recorder)
-        self.batcher = Batcher(self.view, lambda: self.cache.instant, room)
+        self.batcher = Batcher(self.view, lambda: self.cache.instant, room, window=KARPENTERS_WINDOW)
         self.planner = BatchPlanner(self.view, FakeTypes(), kube, recorder, self.batcher, lambda: self.cache.instant)
         self.buffers = CapacityBufferController(
             kube, self.cache, self.view, room, PlanPolicy(), self.batcher.reserved, FakeTypes()

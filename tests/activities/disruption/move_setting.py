@@ -34,6 +34,7 @@ from tenon.messages.disruption import (
 )
 from tests.activities.disruption.disruption_setting import managed
 from tests.activities.node.fake_kube import Recorder
+from tests.activities.provisioning.batch_window import KARPENTERS_WINDOW
 from tests.activities.provisioning.fake_view import START, FakeTypes, FakeView, node_pool
 
 LATER = START + timedelta(hours=1)
@@ -84,7 +85,7 @@ class Setting:
         self.freed: list[threading.Thread] = []
         """The threads in which memory was freed."""
         batcher, events = (
-            Batcher(self.view, lambda: START, refusals=self.refusals),
+            Batcher(self.view, lambda: START, refusals=self.refusals, window=KARPENTERS_WINDOW),
             MoveEvents(self.recorder, self.view.node_uid),
         )
         supply = SupplyReader(self.view, FakeTypes(), self.refusals)

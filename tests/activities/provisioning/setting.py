@@ -18,6 +18,7 @@ from tenon.kube.pod import Pod
 from tenon.messages.provisioning import PlanInput
 from tenon.provisioning.planning_policy import PlanPolicy
 from tests.activities.node.fake_kube import Recorder
+from tests.activities.provisioning.batch_window import KARPENTERS_WINDOW
 from tests.activities.provisioning.fake_view import START, FakeClaims, FakeTypes, FakeView
 
 BATCH = PlanInput(cluster="c", batch=41)
@@ -40,7 +41,7 @@ class Setting:
 
     def restart(self, solver: Solver | None = None) -> None:
         """A new process: all that was only remembered is gone."""
-        self.batcher = Batcher(self.view, lambda: self.now)
+        self.batcher = Batcher(self.view, lambda: self.now, window=KARPENTERS_WINDOW)
         self.planner = BatchPlanner(
             self.view,
             self.types,

@@ -7,9 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from activities.provisioning.batching import DEFAULT_WINDOW, Batcher, Window
+from activities.provisioning.batching import Batcher, Window
 from tenon.messages.base import ActivityName
 from tenon.messages.provisioning import AwaitBatchInput, BatchSummary
+from tests.activities.provisioning.batch_window import KARPENTERS_WINDOW
 from tests.activities.provisioning.fake_view import START, FakeView, loop_clock, node_pool
 from tests.tenon.scheduling.builders import node, pod
 from worker.settings.model import Settings
@@ -23,7 +24,7 @@ QUESTION = AwaitBatchInput(cluster="c", wait_seconds=600.0)
 class Setting:
     """A view, its batcher, and the seconds since the test began."""
 
-    def __init__(self, window: Window = DEFAULT_WINDOW) -> None:
+    def __init__(self, window: Window = KARPENTERS_WINDOW) -> None:
         self.view = FakeView()
         self.view.existing = [node("node-1"), node("node-2")]
         self.now = loop_clock()
@@ -295,7 +296,7 @@ async def test_set01_the_longest_batch_closes_before_its_activity_times_out(arri
 async def test_a_pod_that_waits_for_weeks_is_still_asked_for() -> None:
     """Pauses stop growing before no number holds them."""
     view, now = FakeView(), START
-    batcher = Batcher(view, lambda: now)
+    batcher = Batcher(view, lambda: now, window=KARPENTERS_WINDOW)
     view.pods = [pod("never"), pod("leaves", node_name="n")]
     view.existing = [node("n2")]
     for _ in range(200):

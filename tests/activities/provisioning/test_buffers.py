@@ -24,6 +24,7 @@ from tenon.provisioning.buffer_status import Room
 from tenon.scheduling.model import Plan
 from tests.activities.disruption.disruption_setting import managed
 from tests.activities.node.fake_kube import Recorder
+from tests.activities.provisioning.batch_window import KARPENTERS_WINDOW
 from tests.activities.provisioning.fake_view import START, FakeClaims, FakeTypes, FakeView, loop_clock, node_pool
 from tests.tenon.scheduling.builders import node, pod, replicas
 
@@ -51,7 +52,7 @@ class Setting:
         self.now = START
         self.room = BufferRoom(awaited=True)
         self.room.keep(standing(room))
-        self.batcher = Batcher(self.view, lambda: self.now, self.room)
+        self.batcher = Batcher(self.view, lambda: self.now, self.room, window=KARPENTERS_WINDOW)
         self.batch = 40
         self.planner = BatchPlanner(
             self.view,
@@ -153,7 +154,7 @@ async def test_a_buffer_that_is_gone_asks_for_nothing_and_keeps_nothing() -> Non
 @pytest.mark.looptime
 async def test_cb09_a_buffer_wakes_the_wait_for_pods() -> None:
     at = Setting()
-    at.batcher = Batcher(at.view, loop_clock(), at.room)
+    at.batcher = Batcher(at.view, loop_clock(), at.room, window=KARPENTERS_WINDOW)
     waiting = asyncio.create_task(at.batcher.await_batch(QUESTION))
     await asyncio.sleep(30)
     assert not waiting.done()
@@ -168,7 +169,7 @@ async def test_cb09_a_buffer_wakes_the_wait_for_pods() -> None:
 async def test_pods_of_buffers_are_not_counted_among_those_that_wait() -> None:
     """An alert on the queue's depth must not fire for a buffer that is at its limit."""
     at = Setting(pod("a"), room=50)
-    at.batcher = Batcher(at.view, loop_clock(), at.room)
+    at.batcher = Batcher(at.view, loop_clock(), at.room, window=KARPENTERS_WINDOW)
     at.looked(*at.room.pods())
     assert (await at.batcher.await_batch(QUESTION)).pods == 1
     assert depth() == 1

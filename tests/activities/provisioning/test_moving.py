@@ -15,6 +15,7 @@ from tenon.apis import labels
 from tenon.kube.decode import decode_nodeclaim, decode_object
 from tenon.messages.provisioning import PlanInput, PlanResult
 from tests.activities.node.fake_kube import Recorder
+from tests.activities.provisioning.batch_window import KARPENTERS_WINDOW
 from tests.activities.provisioning.fake_view import START, FakeClaims, FakeTypes, node_class, node_pool
 from tests.worker.cache.objects import claim, daemonset, namespace, node, owned_by, running, waiting
 from worker.cache.cluster import ClusterCache
@@ -47,7 +48,7 @@ class Setting:
         self.has(*pods)
         self.kube, self.recorder = FakeClaims(), Recorder()
         view = View(self.cache)
-        self.batcher = Batcher(view, lambda: self.now)
+        self.batcher = Batcher(view, lambda: self.now, window=KARPENTERS_WINDOW)
         self.planner = BatchPlanner(
             view,
             FakeTypes(),

@@ -21,6 +21,7 @@ from tenon.kube.decode import decode_generation, decode_namespaced, decode_nodec
 from tenon.messages.provisioning import PlanInput
 from tenon.provisioning.planning_policy import PlanPolicy
 from tests.activities.node.fake_kube import Clock, FakeKube, Recorder
+from tests.activities.provisioning.batch_window import KARPENTERS_WINDOW
 from tests.activities.provisioning.fake_view import READY, FakeTypes, loop_clock
 from tests.tenon.apis.case import EC2NODECLASS, NODEPOOL
 from tests.worker.background import in_background
@@ -150,7 +151,7 @@ class World:
         self.cache.pools.on_event("default", decode_object(json.dumps(pool).encode()))
         view = PlanningView(self.cache)
         self.room = BufferRoom(awaited=True)
-        self.batcher = Batcher(view, loop_clock(), self.room)
+        self.batcher = Batcher(view, loop_clock(), self.room, window=KARPENTERS_WINDOW)
         kube, recorder = cast("Any", self.server), cast("Any", Recorder())
         self.planner = BatchPlanner(view, FakeTypes(), kube, recorder, self.batcher, loop_clock())
         self.controller = CapacityBufferController(
