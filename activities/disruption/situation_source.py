@@ -31,7 +31,7 @@ from tenon.disruption.situation import Situation
 from tenon.kube.pod import Pod
 from tenon.messages.disruption import DisruptionCommand, OpenCommand
 from tenon.messages.provisioning import LaunchBreaker
-from tenon.provisioning.launch_breakers import held_as_a_whole, without_held_types
+from tenon.provisioning.launch_refusals import held_as_a_whole, without_held_types
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of, scheduling_pools
 from tenon.scheduling.offerings.type_table import TypeTables

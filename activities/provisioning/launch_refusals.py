@@ -16,8 +16,8 @@ from tenon.kube.offerings import QUOTA, OfferingKey
 from tenon.messages.provisioning import LaunchBreaker, LaunchReport
 from tenon.node.launch_breaker import by_key, is_open, sentence, untried
 from tenon.provisioning.capacity_shortage import LASTS, PoolShortage, TriedLaunch, is_over, refused_again
-from tenon.provisioning.launch_breakers import by_pool, is_refused
 from tenon.provisioning.launch_budget import Storm, free_launches, is_scarce, refused_in_storm
+from tenon.provisioning.launch_refusals import by_pool, is_refused
 from tenon.scheduling.model import PlannedClaim
 
 READ_AGAIN_WITHIN = timedelta(minutes=2)

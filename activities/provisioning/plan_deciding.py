@@ -33,8 +33,8 @@ from tenon.kube.pool_reasons import Obstacle, ObstacleKind
 from tenon.messages.explanation import Explanation
 from tenon.messages.provisioning import ShortageWait
 from tenon.node.launch_breaker import sentence
-from tenon.provisioning.launch_breakers import next_probe, only_probes
 from tenon.provisioning.launch_budget import within_budget
+from tenon.provisioning.launch_refusals import next_probe, only_probes
 from tenon.provisioning.problem import with_pool_reasons
 from tenon.provisioning.purchase import explanations
 from tenon.provisioning.refused_offerings import refused_for, with_refused_offerings

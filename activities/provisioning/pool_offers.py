@@ -13,7 +13,7 @@ from activities.provisioning.plan_phases import plan_phase
 from activities.provisioning.superseded_claims import RefusedClaims
 from activities.tracing.catalogue import Phase
 from tenon.apis.nodepool import NodePool
-from tenon.provisioning.launch_breakers import OpenBreakers, pools_for_plans, probed, without_held_types
+from tenon.provisioning.launch_refusals import OpenBreakers, pools_for_plans, probed, without_held_types
 from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.readiness import usable_pools
 from tenon.scheduling.model import InstanceType

@@ -24,7 +24,7 @@ from tenon.disruption.history.slowed_condition import with_slowed
 from tenon.kube.records import ObjectRecord
 from tenon.provisioning.capacity_shortage import with_capacity
 from tenon.provisioning.cost_limits import cost_limits, cost_usage, costs_of
-from tenon.provisioning.launch_breakers import with_launch_health
+from tenon.provisioning.launch_refusals import with_launch_health
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pool_overlap import overlapping, with_overlap
 from tenon.provisioning.readiness import pool_conditions

@@ -11,7 +11,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.evolve import evolve
 from tenon.messages.provisioning import AwaitBatchInput, LaunchReport, UnavailableTypes
 from tenon.node.launch_breaker import UNTRIED_FOR, by_key, ended_booting, is_open, refused, sentence
-from tenon.provisioning.launch_breakers import by_pool
+from tenon.provisioning.launch_refusals import by_pool
 from tests.activities.provisioning.fake_view import START, node_class, node_pool
 from tests.activities.provisioning.setting import BATCH, Setting
 from tests.tenon.scheduling.builders import CATALOG, asking, need, pod
