@@ -5,7 +5,7 @@ command. As in a shell, the command is a process with its own arguments, environ
 also run in processes that have loaded nothing is shown by `tests/cli/test_without_extras.py`, `tests/docs` and others.
 
 ``python -m tests.preloaded_command SOCKET`` is the server. It says ``ready`` on its standard output, and ends with its
-parent.
+parent. `tests.preloaded_worker` is such a server for workers.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from sandbox.parent_death import dying_with_parent
 
@@ -31,17 +31,41 @@ MAX_REQUEST = 1_000_000
 """Bytes of the arguments and the environment of one command."""
 
 
-class PreloadedCommand:
-    """The client of a server, for any number of commands at the same time."""
+class Preloaded:
+    """The client of a server that has loaded modules and forks for each request."""
 
-    def __init__(self, folder: Path) -> None:
-        """``folder`` gets the socket; its path must be short, as those of all Unix sockets."""
+    def __init__(self, folder: Path, *server: str, environment: Mapping[str, str] | None = None) -> None:
+        """``server`` are the arguments of Python that run it.
+
+        ``folder`` gets the socket; its path must be short, as those of all Unix sockets.
+        """
         self._address = str(folder / "tenon.socket")
-        command = dying_with_parent(sys.executable, "-m", "tests.preloaded_command", self._address)
-        self._server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        command = dying_with_parent(sys.executable, *server, self._address)
+        self._server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment)
         assert self._server.stdout is not None
         ready = self._server.stdout.readline()
-        assert ready == b"ready\n", f"the server of commands said {ready!r}"
+        assert ready == b"ready\n", f"the server {server} said {ready!r}"
+
+    def ask(self, request: Mapping[str, object], *descriptors: int) -> socket.socket:
+        """Send a request and files. The connection has the answers."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection.connect(self._address)
+        socket.send_fds(connection, [json.dumps(request).encode()], descriptors)
+        return connection
+
+    def close(self) -> None:
+        """End the server."""
+        assert self._server.stdout is not None
+        self._server.terminate()
+        self._server.wait()
+        self._server.stdout.close()
+
+
+class PreloadedCommand(Preloaded):
+    """Runs any number of commands at the same time."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "-m", "tests.preloaded_command")
 
     def run(
         self, arguments: Sequence[str], environment: Mapping[str, str], seconds: int
@@ -60,10 +84,8 @@ class PreloadedCommand:
         with (
             tempfile.TemporaryFile() as output,
             tempfile.TemporaryFile() as errors,
-            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection,
+            self.ask(request, output.fileno(), errors.fileno()) as connection,
         ):
-            connection.connect(self._address)
-            socket.send_fds(connection, [json.dumps(request).encode()], [output.fileno(), errors.fileno()])
             answer = connection.recv(16)
             assert answer, "the server of commands has ended"
             status = int(answer)
@@ -74,64 +96,56 @@ class PreloadedCommand:
             raise subprocess.TimeoutExpired([*arguments], seconds, stdout, stderr)
         return subprocess.CompletedProcess([*arguments], status, stdout, stderr)
 
-    def close(self) -> None:
-        """End the server."""
-        assert self._server.stdout is not None
-        self._server.terminate()
-        self._server.wait()
-        self._server.stdout.close()
 
-
-def serve(address: str) -> NoReturn:
-    """Load the modules of all commands, and fork for each request."""
-    from cli import main
-    from cli.commands import COMMANDS, module_of
-
-    os.environ.update(main.QUICK)
-    for name in COMMANDS:
-        import_module(module_of(name))
+def serve(address: str, answer: Callable[[socket.socket], NoReturn]) -> NoReturn:
+    """Fork for each request. Call this once all modules are loaded."""
     gc.freeze()  # a collection in a fork would write to, and so copy, all that the server has loaded
-    threads = os.listdir("/proc/self/task")
-    assert len(threads) == 1, "a module has started a thread, which no fork has"
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that answer
+    if len(os.listdir("/proc/self/task")) > 1:
+        sys.exit("a module has started a thread, which no fork has")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(address)
         listener.listen(64)
         print("ready", flush=True)
         while True:
             connection, _ = listener.accept()
+            with suppress(
+                ChildProcessError
+            ):  # waiting for those that answered counts their processor time: tests.costs
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
             with connection:
                 if os.fork() == 0:
                     listener.close()
-                    _answer(connection)
+                    answer(connection)
 
 
-def _answer(connection: socket.socket) -> NoReturn:
-    """Run one command in a process of its own, and say how it ended."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+def receive(connection: socket.socket) -> tuple[Any, list[int]]:
+    """The request of a connection, and the files that came with it."""
     message, descriptors, _, _ = socket.recv_fds(connection, MAX_REQUEST, 2)
-    request = json.loads(message)
-    command = os.fork()
-    if command == 0:
-        connection.close()
-        signal.alarm(request["seconds"])
-        os.chdir(request["folder"])
-        _run(request["arguments"], request["environment"], *descriptors)
-    _, status = os.waitpid(command, 0)
+    return json.loads(message), [*descriptors]
+
+
+def send_end(connection: socket.socket, process: int) -> NoReturn:
+    """Wait for a process, say how it ended, and end."""
+    _, status = os.waitpid(process, 0)
     with suppress(OSError):  # the test has ended
         connection.send(str(os.waitstatus_to_exitcode(status)).encode())
     os._exit(0)
 
 
-def _run(arguments: list[str], environment: dict[str, str], output: int, errors: int) -> NoReturn:
-    """Become the command."""
-    from cli.main import main
-
+def take_over(environment: Mapping[str, str], output: int, errors: int) -> None:
+    """Have this environment and this output from now on."""
     os.dup2(output, 1)
     os.dup2(errors, 2)
     os.environ.clear()
     os.environ.update(environment)
     time.tzset()
+
+
+def run_command(*arguments: str) -> NoReturn:
+    """Become this command."""
+    from cli.main import main
+
     sys.argv = ["tenon", *arguments]
     try:
         main()
@@ -147,5 +161,29 @@ def _run(arguments: list[str], environment: dict[str, str], output: int, errors:
     os._exit(status)
 
 
+def _answer(connection: socket.socket) -> NoReturn:
+    """Run one command in a process of its own."""
+    request, descriptors = receive(connection)
+    command = os.fork()
+    if command == 0:
+        connection.close()
+        signal.alarm(request["seconds"])
+        os.chdir(request["folder"])
+        take_over(request["environment"], *descriptors)
+        run_command(*request["arguments"])
+    send_end(connection, command)
+
+
+def _load() -> None:
+    """Load the modules of all commands."""
+    from cli import main
+    from cli.commands import COMMANDS, module_of
+
+    os.environ.update(main.QUICK)
+    for name in COMMANDS:
+        import_module(module_of(name))
+
+
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    _load()
+    serve(sys.argv[1], _answer)

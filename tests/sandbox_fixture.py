@@ -20,6 +20,7 @@ from sandbox.ports import OWN_RANGE, port_range
 from sandbox.status import State
 from tests.image.container import stale
 from tests.preloaded_command import PreloadedCommand
+from tests.preloaded_worker import PreloadedWorker
 
 BOOT_SECONDS = 1.0
 GO_PROCESSORS = "1"
@@ -127,6 +128,14 @@ def preloaded_command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prel
     command = PreloadedCommand(tmp_path_factory.mktemp("tenon"))
     yield command
     command.close()
+
+
+@pytest.fixture(scope="session")
+def preloaded_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PreloadedWorker]:
+    """Starts workers without loading their modules each time."""
+    worker = PreloadedWorker(tmp_path_factory.mktemp("workers"))
+    yield worker
+    worker.close()
 
 
 @pytest.fixture(autouse=True)

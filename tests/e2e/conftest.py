@@ -22,6 +22,7 @@ from tests.e2e.worker import Worker
 from tests.e2e.worker_pods import WorkerPods
 from tests.e2e.worker_process import WorkerProcess, environment
 from tests.preloaded_command import PreloadedCommand
+from tests.preloaded_worker import PreloadedWorker
 from tests.sandbox_clients import administrator, temporal_client
 from tests.temporal_fixture import temporal_binary
 
@@ -36,6 +37,14 @@ COMMAND_SECONDS = 280
 def make_worker(request: pytest.FixtureRequest) -> MakeWorker:
     """Makes workers: processes, or with ``--pods`` real pods."""
     return WorkerPods if request.config.getoption("pods") else WorkerProcess
+
+
+@pytest.fixture(scope="package", autouse=True)
+def workers_with_loaded_modules(preloaded_worker: PreloadedWorker) -> Iterator[None]:
+    """Each `WorkerProcess` that can be is forked."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WorkerProcess, "preloaded", preloaded_worker)
+        yield
 
 
 @pytest.fixture(scope="package")

@@ -1,10 +1,14 @@
-"""A worker that is killed in the middle of a launch."""
+"""A worker that is killed in the middle of a launch, and one that loses only its parent process."""
 
 from __future__ import annotations
 
+import psutil
+import pytest
+
 from tests.e2e.conftest import MakePool
-from tests.e2e.pools import ROOMY, condition
+from tests.e2e.pools import ROOMY, WITHIN, condition
 from tests.e2e.worker import Worker
+from tests.e2e.worker_process import WorkerProcess
 from tests.workflows.waiting import until
 
 
@@ -31,3 +35,12 @@ async def test_a_worker_killed_while_a_node_boots_goes_on_with_the_same_instance
     await pool.scale(0)
     await pool.gone(name)
     assert [i["id"] for i in pool.instances()] == [instance["id"]]
+
+
+def test_processes_whose_parent_is_killed_end_and_leave_its_ports(worker: Worker) -> None:
+    if not isinstance(worker, WorkerProcess):
+        pytest.skip("a container ends with its first process")
+    parent, *children = worker.processes()
+    parent.kill()
+    assert psutil.wait_procs(children, WITHIN)[1] == []
+    worker.start()

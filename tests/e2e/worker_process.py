@@ -17,6 +17,7 @@ import psutil
 from sandbox.cluster import Sandbox
 from tests.e2e.worker import READY_SECONDS, Worker
 from tests.machine_speed import slowness
+from tests.preloaded_worker import ForkedWorker, PreloadedWorker
 
 STOP_SECONDS = 60.0
 
@@ -31,11 +32,16 @@ def environment(sandbox: Sandbox, replica: int = 0, /, **changes: str | None) ->
 class WorkerProcess(Worker):
     """A worker as a process of this machine."""
 
+    preloaded: PreloadedWorker | None = None
+    """Starts workers with loaded modules; None while a test wants each to be started as it is in a container."""
+
     def __init__(self, sandbox: Sandbox, name: str = "e2e-worker", *, replica: int = 0, **changes: str | None) -> None:
         """``replica`` gives it ports of its own, ``changes`` other environment variables."""
         super().__init__(sandbox, name)
         self._environment = environment(sandbox, replica, **changes)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._for_python = any(name.startswith("PYTHON") for name in changes)
+        """Whether Python reads one of the variables when it starts."""
+        self._process: subprocess.Popen[bytes] | ForkedWorker | None = None
         self.stops_within: float = STOP_SECONDS
 
     def start(self, code: Path | None = None, *, unready: str = "") -> None:
@@ -45,14 +51,17 @@ class WorkerProcess(Worker):
         """
         assert not self.running, "the worker runs, and a second one could not listen on its ports"
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "cli", "worker"],
-                env=self._environment,
-                cwd=code,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            if self.preloaded is not None and code is None and not self._for_python:
+                self._process = self.preloaded.start(self._environment, log)
+            else:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "cli", "worker"],
+                    env=self._environment,
+                    cwd=code,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
         deadline = time.monotonic() + READY_SECONDS * slowness()
         why = ""
         while time.monotonic() < deadline:
@@ -82,7 +91,7 @@ class WorkerProcess(Worker):
         except subprocess.TimeoutExpired:
             for child in self._children():
                 child.kill()
-            self._process.kill()
+            self._process.send_signal(signal.SIGKILL)
             return self._process.wait()
 
     def crash(self) -> int:
@@ -98,8 +107,7 @@ class WorkerProcess(Worker):
 
     def freeze(self) -> None:
         """Stop all its processes where they are: connections stay open, and nothing is said on them."""
-        assert self._process is not None
-        for process in (psutil.Process(self._process.pid), *self._children()):
+        for process in self.processes():
             process.suspend()
 
     def kill(self, name: str) -> int:
@@ -124,6 +132,11 @@ class WorkerProcess(Worker):
     def running(self) -> bool:
         """Whether it was started and has not ended."""
         return self._process is not None and self._process.poll() is None
+
+    def processes(self) -> list[psutil.Process]:
+        """What had started the others, and those."""
+        assert self._process is not None
+        return [psutil.Process(self._process.pid), *self._children()]
 
     def _children(self) -> list[psutil.Process]:
         assert self._process is not None

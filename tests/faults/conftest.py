@@ -26,12 +26,31 @@ from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from sandbox.faults.apiproxy import ApiProxy
 from tests.audit import Report
-from tests.e2e.conftest import NewPool, client, kube, make_pool, new_pool, rejected_pods_reported, temporal_cli, tenon
+from tests.e2e.conftest import (
+    NewPool,
+    client,
+    kube,
+    make_pool,
+    new_pool,
+    rejected_pods_reported,
+    temporal_cli,
+    tenon,
+    workers_with_loaded_modules,
+)
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.command_moments import CommandsAtMoments
 from tests.faults.observer import Observer, observed
 
-__all__ = ["client", "kube", "make_pool", "new_pool", "rejected_pods_reported", "temporal_cli", "tenon"]
+__all__ = [
+    "client",
+    "kube",
+    "make_pool",
+    "new_pool",
+    "rejected_pods_reported",
+    "temporal_cli",
+    "tenon",
+    "workers_with_loaded_modules",
+]
 
 Observe: TypeAlias = Callable[..., AbstractAsyncContextManager[Observer]]
 
