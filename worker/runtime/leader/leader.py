@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 import uuid
+from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -79,7 +80,7 @@ from worker.runtime.leader.garbage_collection_schedule import reconcile_schedule
 from worker.runtime.leader.leader_announcements import Announcements
 from worker.runtime.leader.legacy_serving import serve_legacy
 from worker.runtime.leader.plan_activities import PlanActivities
-from worker.runtime.leader.planning import Planning, plan_parts
+from worker.runtime.leader.planning import Disruption, Planning, disruption_parts, plan_parts
 from worker.runtime.temporal.activity_lanes import by_lane
 from worker.runtime.temporal.activity_retries import RetryAfterInterceptor
 from worker.runtime.temporal.temporal_connection import Connection
@@ -98,12 +99,11 @@ TEMPORAL_PAUSE = 2.0
 async def lead(settings: Settings, temporal: Connection, clients: Clients, cache: ClusterCache) -> None:
     """Serve the plan queues and run the controllers until cancelled."""
     kube, gates = clients.kube, settings.feature_gates
-    folder = os.environ.get(METRICS_FOLDER)
-    cluster_metrics: ClusterMetrics | None = None
-    if folder and not settings.disable_cluster_state_observability:
-        cluster_metrics = ClusterMetrics(cache, Path(folder))
+    metrics_folder = _metrics_folder(settings)
+    cluster_metrics = ClusterMetrics(cache, metrics_folder) if metrics_folder is not None else None
     planning = plan_parts(settings, clients, cache, cluster_metrics)
-    controllers = _controllers(settings, clients, cache, planning)
+    disruption = disruption_parts(settings, clients, cache, planning)
+    controllers = _controllers(settings, clients, cache, planning, disruption)
     async with asyncio.TaskGroup() as group:
         for controller in controllers:
             group.create_task(controller.run(), name=controller.name)
@@ -112,14 +112,17 @@ async def lead(settings: Settings, temporal: Connection, clients: Clients, cache
         if cluster_metrics is not None:
             group.create_task(cluster_metrics.run(), name="cluster metrics")
         try:
-            await temporal.serve(lambda client: _decide(client, clients, settings, cache, planning))
+            await temporal.serve(lambda client: _decide(client, clients, settings, cache, planning, disruption))
         finally:
-            planning.moves.close()
+            disruption.moves.close()
 
 
-def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, planning: Planning) -> list[Controller]:
+def _controllers(
+    settings: Settings, clients: Clients, cache: ClusterCache, planning: Planning, disruption: Disruption
+) -> list[Controller]:
     """The leader's controllers that need no Temporal client."""
-    kube, view, gates = clients.kube, planning.view, settings.feature_gates
+    kube, view, gates, cluster = clients.kube, planning.view, settings.feature_gates, settings.cluster_name
+    metrics_folder = _metrics_folder(settings)
     prices = PoolPrices()
     controllers: list[Controller] = [
         NodePoolStatusController(
@@ -130,7 +133,7 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
             static_capacity=gates.static_capacity,
             measured=not settings.disable_cluster_state_observability,
             refusals=planning.refusals,
-            slowed=planning.slowed,
+            slowed=disruption.slowed,
             prices=prices,
             policy=planning.policy,
         ),
@@ -140,92 +143,110 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
         FreezeCalendarController(kube, cache, view, Calendars(insecure=settings.insecure_calendars).read),
         NodeScheduleController(kube, cache, view, planning.room.rooms, capacity_buffers=gates.capacity_buffer),
         NodeRevisionController(kube, cache, view, own_namespace()),
-        NodeClaimDisruptionController(
-            kube, cache, view, clients.ec2, settings.cluster_name, ca_bundle=clients.ec2.cluster.ca_bundle
-        ),
-        NodeClaimFinalizerController(kube, cache, settings.cluster_name),
-        NodeClaimConsistencyController(kube, clients.recorder, cache, settings.cluster_name),
-        InstanceStatusController(kube, clients.recorder, cache, settings.cluster_name, partial(failing, clients.aws)),
-        SpotPlacementScoresController(
-            clients.recorder, cache, view, clients.ec2, planning.spot_scores, SpotScoresReader(clients.aws)
-        ),
+        NodeClaimDisruptionController(kube, cache, view, clients.ec2, cluster, ca_bundle=clients.ec2.cluster.ca_bundle),
+        NodeClaimFinalizerController(kube, cache, cluster),
+        NodeClaimConsistencyController(kube, clients.recorder, cache, cluster),
+        InstanceStatusController(kube, clients.recorder, cache, cluster, partial(failing, clients.aws)),
     ]
-    if gates.reserved_capacity:
-        controllers.append(ReservedCapacityTypeController(kube, cache, clients.ec2))
-        controllers.append(FreedPlacesController(cache, clients.ec2))
-        controllers.append(CapacityBlockExpirationController(kube, clients.recorder, cache, view.node_class))
-    if settings.enable_zonal_shift:
-        controllers.append(ZonalShiftController(clients.recorder, cache, view, clients.ec2))
-    if not settings.isolated_vpc:
-        quotas = AccountQuotas(clients.aws, clients.ec2.catalogue.vcpus, utc_now)
-        controllers.append(AccountQuotasController(cache, planning.refusals, quotas))
-    if settings.enable_commitments and not settings.isolated_vpc:
-        reader = AccountCommitmentsReader(clients.aws, clients.ec2.catalogue.vcpus, utc_now)
-        controllers.append(AccountCommitmentsController(cache, planning.commitments, reader, settings.cluster_name))
-    folder = os.environ.get(METRICS_FOLDER)
-    if folder and not settings.disable_cluster_state_observability:
+    if metrics_folder is not None:
         controllers.append(
-            InstanceTypeMetricsController(cache, view, clients.ec2, planning.refusals, Path(folder), prices)
+            InstanceTypeMetricsController(cache, view, clients.ec2, planning.refusals, metrics_folder, prices)
         )
-    is_measured = bool(folder) and not settings.disable_cluster_state_observability
-    if is_measured or parse_record_sinks(settings.record_sinks):
+    if metrics_folder is not None or parse_record_sinks(settings.record_sinks):
         controllers.append(
             CostController(
                 cache,
                 clients.ec2.price,
                 planning.room.requests,
                 clients.record,
-                settings.cluster_name,
+                cluster,
                 settings.cost_interval,
-                Path(folder) if folder and is_measured else None,
+                metrics_folder,
                 LowerBound(view, clients.ec2, planning.policy).compute,
                 planning.cost,
             )
         )
-    if gates.node_overlay:
-        controllers.append(NodeOverlayController(kube, cache, view, clients.ec2))
     if gates.node_repair and not settings.legacy_node_repair:
-        controllers.append(NodeRepairPolicyController(kube, cache, view, planning.repair))
+        controllers.append(NodeRepairPolicyController(kube, cache, view, disruption.repair))
     if gates.node_repair and settings.legacy_node_repair:
-        controllers.append(LegacyNodeRepairController(kube, clients.recorder, cache, settings.cluster_name))
+        controllers.append(LegacyNodeRepairController(kube, clients.recorder, cache, cluster))
     if gates.pod_deletion_cost_management:
         controllers.append(
-            PodDeletionCostController(kube, cache, view, planning.supply.usual, planning.batcher.nominated_nodes)
+            PodDeletionCostController(kube, cache, view, disruption.supply.usual, planning.batcher.nominated_nodes)
         )
+    return [
+        *controllers,
+        *_account_controllers(settings, clients, cache, planning),
+        *_capacity_controllers(settings, clients, cache, planning),
+    ]
+
+
+def _metrics_folder(settings: Settings) -> Path | None:
+    """Where the gauges of the cluster's state are written; None if they are off."""
+    folder = os.environ.get(METRICS_FOLDER)
+    return Path(folder) if folder and not settings.disable_cluster_state_observability else None
+
+
+def _account_controllers(
+    settings: Settings, clients: Clients, cache: ClusterCache, planning: Planning
+) -> Iterator[Controller]:
+    """Those that read what AWS says about the account: scores, reservations, shifted zones, quotas, commitments."""
+    kube, view, ec2 = clients.kube, planning.view, clients.ec2
+    yield SpotPlacementScoresController(
+        clients.recorder, cache, view, ec2, planning.spot_scores, SpotScoresReader(clients.aws)
+    )
+    if settings.feature_gates.reserved_capacity:
+        yield ReservedCapacityTypeController(kube, cache, ec2)
+        yield FreedPlacesController(cache, ec2)
+        yield CapacityBlockExpirationController(kube, clients.recorder, cache, view.node_class)
+    if settings.enable_zonal_shift:
+        yield ZonalShiftController(clients.recorder, cache, view, ec2)
+    if not settings.isolated_vpc:
+        yield AccountQuotasController(
+            cache, planning.refusals, AccountQuotas(clients.aws, ec2.catalogue.vcpus, utc_now)
+        )
+    if settings.enable_commitments and not settings.isolated_vpc:
+        reader = AccountCommitmentsReader(clients.aws, ec2.catalogue.vcpus, utc_now)
+        yield AccountCommitmentsController(cache, planning.commitments, reader, settings.cluster_name)
+
+
+def _capacity_controllers(
+    settings: Settings, clients: Clients, cache: ClusterCache, planning: Planning
+) -> Iterator[Controller]:
+    """Those that see to capacity which no pod asks for yet: overlays, buffers, warm nodes, static NodePools."""
+    kube, view, ec2, policy = clients.kube, planning.view, clients.ec2, planning.policy
+    if settings.feature_gates.node_overlay:
+        yield NodeOverlayController(kube, cache, view, ec2)
     # Without the gate CapacityBuffer the cache has no buffers, and there are only the floors of NodeSchedules.
-    controllers.append(
-        CapacityBufferController(
-            kube, cache, view, planning.room, planning.policy, planning.batcher.reserved, clients.ec2
-        )
-    )
+    yield CapacityBufferController(kube, cache, view, planning.room, policy, planning.batcher.reserved, ec2)
     turns = PurchaseTurns(view)
-    controllers.append(
-        WarmNodeController(kube, clients.recorder, cache, view, clients.ec2, clients.ec2, planning.policy, turns)
-    )
-    if gates.static_capacity:
-        controllers.append(
-            StaticNodePoolController(kube, cache, view, clients.ec2, planning.policy, turns, planning.refusals)
-        )
-    return controllers
+    yield WarmNodeController(kube, clients.recorder, cache, view, ec2, ec2, policy, turns)
+    if settings.feature_gates.static_capacity:
+        yield StaticNodePoolController(kube, cache, view, ec2, policy, turns, planning.refusals)
 
 
 async def _decide(
-    client: Client, clients: Clients, settings: Settings, cache: ClusterCache, planning: Planning
+    client: Client,
+    clients: Clients,
+    settings: Settings,
+    cache: ClusterCache,
+    planning: Planning,
+    disruption: Disruption,
 ) -> None:
     """Everything that a leader does through this Temporal client, until cancelled."""
     cluster = settings.cluster_name
     queue = names.leader_queue(cluster, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
     announcements = Announcements(client, cluster, queue)
     planning.refusals.ask = partial(stored_launches, client, cluster)
-    rollout_view = RolloutView(cache, planning.view, why_blocked=planning.moves.why_blocked)
+    rollout_view = RolloutView(cache, planning.view, why_blocked=disruption.moves.why_blocked)
     rollouts = RolloutAdvancer(rollout_view, clients.kube, VersionTypes(planning.view, clients.ec2))
     schedules = ScheduleApplier(cache, planning.view)
     plan = PlanActivities(
         planning.batcher,
         planning.planner,
-        planning.disruptor,
-        planning.forecaster,
-        planning.savings,
+        disruption.disruptor,
+        disruption.forecaster,
+        disruption.savings,
         rollouts,
         schedules,
         announcements,

@@ -41,24 +41,30 @@ from worker.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Planning:
-    """The parts that decide from the cache. The controllers need some of them too."""
+    """The parts that decide which nodes pods need. Disruption and the controllers need some of them too."""
 
     view: PlanningView
     policy: PlanPolicy
     room: BufferRoom
     refusals: LaunchRefusals
-    slowed: SlowedPools
     batcher: Batcher
     planner: BatchPlanner
+    commitments: CommitmentStore
+    spot_scores: SpotScoreStore
+    cost: LatestCost = field(default_factory=LatestCost)
+
+
+@dataclass(frozen=True, slots=True)
+class Disruption:
+    """The parts that decide which nodes leave. The controllers need some of them too."""
+
+    slowed: SlowedPools
+    repair: RepairSource
+    supply: SupplyReader
     moves: MoveFinder
     disruptor: Disruptor
     forecaster: Forecaster
     savings: SavingMeasurement
-    supply: SupplyReader
-    repair: RepairSource
-    commitments: CommitmentStore
-    spot_scores: SpotScoreStore
-    cost: LatestCost = field(default_factory=LatestCost)
 
 
 def plan_parts(
@@ -66,8 +72,7 @@ def plan_parts(
 ) -> Planning:
     """Return the parts. ``cluster_metrics``: hears which pods plans are for; None while metrics are off."""
     view = PlanningView(cache, limits_total_cost=bool(settings.max_hourly_cost))
-    gates, policy = settings.feature_gates, settings.plan_policy()
-    room = BufferRoom(awaited=True)
+    policy, room = settings.plan_policy(), BufferRoom(awaited=True)
     window = Window(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
 
     def refused_otherwise(key: str) -> None:
@@ -76,7 +81,6 @@ def plan_parts(
             cache.changes.publish(Topic.POOL, name)
 
     refusals = LaunchRefusals(refused_otherwise)
-    slowed = SlowedPools(lambda pool: cache.changes.publish(Topic.POOL, pool))
     batcher = Batcher(view, buffers=room, window=window, refusals=refusals)
     commitments, spot_scores = CommitmentStore(), SpotScoreStore()
     planner = BatchPlanner(
@@ -89,6 +93,22 @@ def plan_parts(
         record=PlanRecorder(clients.record, clients.plan_inputs),
         decided=cluster_metrics.pod_times.decided if cluster_metrics is not None else None,
     )
+    return Planning(
+        view=view,
+        policy=policy,
+        room=room,
+        refusals=refusals,
+        batcher=batcher,
+        planner=planner,
+        commitments=commitments,
+        spot_scores=spot_scores,
+    )
+
+
+def disruption_parts(settings: Settings, clients: Clients, cache: ClusterCache, planning: Planning) -> Disruption:
+    """Return the parts. They move pods as ``planning`` plans for them."""
+    view, batcher, gates = planning.view, planning.batcher, settings.feature_gates
+    slowed = SlowedPools(lambda pool: cache.changes.publish(Topic.POOL, pool))
     is_repaired = gates.node_repair and not settings.legacy_node_repair
     reboots = settings.aws_feature_gates.reboot_for_repair
     repair = stated_repair(view.repair_policies, view.node_pools, reboots=reboots) if is_repaired else no_repair
@@ -98,21 +118,13 @@ def plan_parts(
         terminate_first_drift=gates.terminate_first_drift,
         terminate_first_repair=gates.terminate_first_repair,
     )
-    decisions = (
-        DecisionRecorder(
-            clients.record,
-            clients.plan_inputs,
-            settings.cluster_name,
-            DecisionGates(gates.spot_to_spot_consolidation, gates.terminate_first_drift, gates.terminate_first_repair),
-        )
-        if clients.plan_inputs is not None
-        else None
-    )
-    supply, move_events = SupplyReader(view, clients.ec2, refusals), MoveEvents(clients.recorder, view.node_uid)
+    decisions = _decision_recorder(settings, clients)
+    supply = SupplyReader(view, clients.ec2, batcher.refusals)
+    move_events = MoveEvents(clients.recorder, view.node_uid)
     reader = SituationReader(
         view,
         nominated_nodes=batcher.nominated_nodes,
-        buffers=room,
+        buffers=batcher.buffers,
         repair=repair,
         freezes=view.disruption_freezes,
     )
@@ -120,19 +132,19 @@ def plan_parts(
         view,
         supply,
         batcher,
-        policy,
+        planning.policy,
         reader,
         slowed,
-        commitments=commitments,
-        spot_scores=spot_scores,
+        commitments=planning.commitments,
+        spot_scores=planning.spot_scores,
     )
     moves = MoveFinder(
         view,
         situations,
         move_events,
         methods,
-        PassPace(view, batcher, refusals),
-        refusals,
+        PassPace(view, batcher, batcher.refusals),
+        batcher.refusals,
         free_memory=return_free_memory,
         decisions=decisions,
     )
@@ -140,27 +152,30 @@ def plan_parts(
         view,
         situations=reader,
         moves=moves,
-        validator=MoveValidator(view, situations, move_events, refusals),
+        validator=MoveValidator(view, situations, move_events, batcher.refusals),
         reporter=SituationReporter(view, clients.recorder),
         slowed=slowed,
         decisions=decisions,
     )
-    forecaster = Forecaster(view, situations, methods, free_memory=return_free_memory)
-    savings = SavingMeasurement(view, supply, move_events, commitments)
-    return Planning(
-        view=view,
-        policy=policy,
-        room=room,
-        refusals=refusals,
+    return Disruption(
         slowed=slowed,
-        batcher=batcher,
-        planner=planner,
+        repair=repair,
+        supply=supply,
         moves=moves,
         disruptor=disruptor,
-        forecaster=forecaster,
-        savings=savings,
-        supply=supply,
-        repair=repair,
-        commitments=commitments,
-        spot_scores=spot_scores,
+        forecaster=Forecaster(view, situations, methods, free_memory=return_free_memory),
+        savings=SavingMeasurement(view, supply, move_events, planning.commitments),
+    )
+
+
+def _decision_recorder(settings: Settings, clients: Clients) -> DecisionRecorder | None:
+    """What keeps decisions and their inputs; None if the settings name no place for inputs."""
+    if clients.plan_inputs is None:
+        return None
+    gates = settings.feature_gates
+    return DecisionRecorder(
+        clients.record,
+        clients.plan_inputs,
+        settings.cluster_name,
+        DecisionGates(gates.spot_to_spot_consolidation, gates.terminate_first_drift, gates.terminate_first_repair),
     )
