@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from activities import loggers
@@ -76,13 +76,53 @@ class ClusterCache(ClusterState):
             may_lack: resources of whose missing CRDs no warning is logged, because another controller runs the cluster.
         """
         super().__init__(clock, every_claim=every_claim)
-
-        def reflect(resource: resources.Resource, decode: Callable[[Any], Any], table: Table[Any]) -> Reflector[Any]:
-            return Reflector(kube, resource, decode, table, silence_limit=silence_limit)
-
+        self._kube = kube
+        self._silence_limit = silence_limit
+        self._may_lack = may_lack
         gates = gates or FeatureGates()
+        self.deletion_costs_managed = gates.pod_deletion_cost_management
+        self._gated: dict[str, resources.Resource] = {}
+        """By plural: kinds whose CRD may be missing, because an upgrade of a Helm chart does not install new CRDs."""
+        self._rollouts = self._reflect_gated(resources.NODEROLLOUTS, decode_object, self.versions.rollouts)
+        self._revisions = Reflector(
+            kube,
+            resources.CONTROLLERREVISIONS,
+            decode_revision,
+            self.versions.revisions,
+            silence_limit=silence_limit,
+            scope=Scope(namespace, label_selector=labels.NODEPOOL),
+        )
+        self.spreading.defaults = default_spread
+        left_out = {resource.plural for resource in without}
         self._reflectors: list[Reflector[Any]] = [
-            reflect(resources.PODS, decode_pod_with_containers if gates.vpa_predictions else decode_pod, self.pods),
+            reflector
+            for reflector in (
+                *self._reflectors_of_all(with_containers=gates.vpa_predictions),
+                *self._gated_reflectors(gates),
+                self._rollouts,
+                self._revisions,
+                *(self._spread_reflectors() if default_spread else ()),
+            )
+            if reflector.plural not in left_out
+        ]
+        self._by_plural = {reflector.plural: reflector for reflector in self._reflectors}
+        self._synced_at = 0.0
+
+    def _reflect(self, resource: resources.Resource, decode: Callable[[Any], Any], table: Table[Any]) -> Reflector[Any]:
+        return Reflector(self._kube, resource, decode, table, silence_limit=self._silence_limit)
+
+    def _reflect_gated(
+        self, resource: resources.Resource, decode: Callable[[Any], Any], table: Table[Any]
+    ) -> Reflector[Any]:
+        """The reflector of a kind whose CRD may be missing."""
+        self._gated[resource.plural] = resource
+        return self._reflect(resource, decode, table)
+
+    def _reflectors_of_all(self, *, with_containers: bool) -> list[Reflector[Any]]:
+        """Those that no feature gate switches off."""
+        reflect = self._reflect
+        return [
+            reflect(resources.PODS, decode_pod_with_containers if with_containers else decode_pod, self.pods),
             reflect(resources.NODES, decode_node, self.nodes),
             reflect(resources.NODECLAIMS, decode_nodeclaim, self.claims),
             reflect(resources.NODEPOOLS, decode_object, self.pools),
@@ -96,63 +136,39 @@ class ClusterCache(ClusterState):
             reflect(resources.CSINODES, decode_csi_node, self.csi.nodes),
             reflect(resources.CSIDRIVERS, decode_csi_driver, self.csi.drivers),
             reflect(resources.PDBS, decode_pdb, self.moving.pdbs),
-            reflect(resources.DISRUPTIONFREEZES, decode_object, self.freezes),
-            reflect(resources.NODESCHEDULES, decode_object, self.schedules),
+            self._reflect_gated(resources.DISRUPTIONFREEZES, decode_object, self.freezes),
+            self._reflect_gated(resources.NODESCHEDULES, decode_object, self.schedules),
         ]
-        self.deletion_costs_managed = gates.pod_deletion_cost_management
-        self._gated: dict[str, resources.Resource] = {
-            resource.plural: resource for resource in (resources.DISRUPTIONFREEZES, resources.NODESCHEDULES)
-        }
-        """By plural: kinds whose CRD may be missing, because an upgrade of a Helm chart does not install new CRDs."""
+
+    def _gated_reflectors(self, gates: FeatureGates) -> Iterator[Reflector[Any]]:
+        """Those of what a feature gate uses."""
         if gates.node_overlay:
-            self._reflectors.append(reflect(resources.NODEOVERLAYS, decode_object, self.overlays))
-            self._gated[resources.NODEOVERLAYS.plural] = resources.NODEOVERLAYS
+            yield self._reflect_gated(resources.NODEOVERLAYS, decode_object, self.overlays)
         if gates.node_repair:
-            self._reflectors.append(reflect(resources.NODEREPAIRPOLICIES, decode_object, self.repair_policies))
-            self._gated[resources.NODEREPAIRPOLICIES.plural] = resources.NODEREPAIRPOLICIES
+            yield self._reflect_gated(resources.NODEREPAIRPOLICIES, decode_object, self.repair_policies)
         if gates.capacity_buffer:
-            self._reflectors.append(reflect(resources.CAPACITYBUFFERS, decode_namespaced, self.buffers))
-            self._gated[resources.CAPACITYBUFFERS.plural] = resources.CAPACITYBUFFERS
-            self._reflectors += [
-                reflect(resource, decode_generation, self.buffer_targets[resource.kind])
-                for resource in (
-                    resources.DEPLOYMENTS,
-                    resources.STATEFULSETS,
-                    resources.REPLICASETS,
-                    resources.PODTEMPLATES,
-                )
-            ]
-        self._rollouts = reflect(resources.NODEROLLOUTS, decode_object, self.versions.rollouts)
-        self._gated[resources.NODEROLLOUTS.plural] = resources.NODEROLLOUTS
-        self._revisions = Reflector(
-            kube,
-            resources.CONTROLLERREVISIONS,
-            decode_revision,
-            self.versions.revisions,
-            silence_limit=silence_limit,
-            scope=Scope(namespace, label_selector=labels.NODEPOOL),
-        )
-        self._reflectors += [self._rollouts, self._revisions]
+            yield self._reflect_gated(resources.CAPACITYBUFFERS, decode_namespaced, self.buffers)
+            for resource in (
+                resources.DEPLOYMENTS,
+                resources.STATEFULSETS,
+                resources.REPLICASETS,
+                resources.PODTEMPLATES,
+            ):
+                yield self._reflect(resource, decode_generation, self.buffer_targets[resource.kind])
         if gates.vpa_predictions:
-            self._reflectors.append(reflect(resources.VPAS, decode_vpa, self.predictions.vpas))
-            self._gated[resources.VPAS.plural] = resources.VPAS
-        if default_spread:
-            self.spreading.defaults = default_spread
-            owners = self.spreading.owners
-            self._reflectors += [
-                reflect(resources.SERVICES, decode_service, self.spreading.services),
-                reflect(
-                    resources.REPLICATIONCONTROLLERS, decode_replication_controller, owners["replicationcontrollers"]
-                ),
-                reflect(resources.REPLICASETS, decode_workload, owners["replicasets"]),
-                reflect(resources.STATEFULSETS, decode_workload, owners["statefulsets"]),
-            ]
-        plurals = {resource.plural for resource in without}
-        self._reflectors = [reflector for reflector in self._reflectors if reflector.plural not in plurals]
-        self._may_lack = may_lack
-        self._kube = kube
-        self._by_plural = {reflector.plural: reflector for reflector in self._reflectors}
-        self._synced_at = 0.0
+            yield self._reflect_gated(resources.VPAS, decode_vpa, self.predictions.vpas)
+
+    def _spread_reflectors(self) -> list[Reflector[Any]]:
+        """Those of what says which pods a default topology spread counts together."""
+        owners = self.spreading.owners
+        return [
+            self._reflect(resources.SERVICES, decode_service, self.spreading.services),
+            self._reflect(
+                resources.REPLICATIONCONTROLLERS, decode_replication_controller, owners["replicationcontrollers"]
+            ),
+            self._reflect(resources.REPLICASETS, decode_workload, owners["replicasets"]),
+            self._reflect(resources.STATEFULSETS, decode_workload, owners["statefulsets"]),
+        ]
 
     async def run(self) -> None:
         """Watch the cluster until cancelled."""
