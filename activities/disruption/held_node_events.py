@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from activities.disruption.move_events import why_stays
 from activities.kubernetes.event_references import node_references
 from activities.kubernetes.events import EventPublisher
-from tenon.disruption.deciding import why_held
+from tenon.disruption.deciding import why_nodes_stay
 from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.rules.unhealthy import without_pool
 from tenon.disruption.situation import Situation
@@ -50,7 +50,7 @@ class HeldNodeEvents:
             return
         self._due = now + REPORT_SECONDS
         alone = stand_alone() if situation.repair is not None else ()
-        held_nodes = {**why_held(situation), **without_pool(alone, situation)}
+        held_nodes = {**why_nodes_stay(situation), **without_pool(alone, situation)}
         self._published_at = {
             (claim, why): at
             for (claim, why), at in self._published_at.items()

@@ -113,7 +113,7 @@ def _after(situation: Situation, commands: Sequence[Command]) -> Situation:
     )
 
 
-def why_held(situation: Situation) -> dict[str, str]:
+def why_nodes_stay(situation: Situation) -> dict[str, str]:
     """Return why nodes stay that emptiness or consolidation would consider, each in a sentence for an event (DIS-15).
 
     It names nodes that an annotation protects, and empty nodes that a pod of a DaemonSet or a static pod keeps (DIS-11,
@@ -150,11 +150,11 @@ def _proposal(method: Method, situation: Situation) -> tuple[Proposal, int]:
         if due is not None:
             later.append(due)
         if not moves_pods or (first := reported(holds(node, situation, method.reason))) is None:
-            continue  # `why_held` says it of empty nodes
+            continue  # `why_nodes_stay` says it of empty nodes
         if not method.reason.traits.is_consolidation:
             blocked[node.claim] = Blocked(cause, first.event)
             later.append(situation.now + BLOCKED_AFTER)
-        elif not first.blocker.is_about_node:  # `why_held` says it
+        elif not first.blocker.is_about_node:  # `why_nodes_stay` says it
             unconsolidatable[node.claim] = first.event
     proposal = method.propose(allowed, _budgets(method, situation), situation)
     _check(method, proposal, allowed, _budgets(method, situation))

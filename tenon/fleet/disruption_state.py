@@ -104,11 +104,7 @@ def disruption_of(
 
 
 def _protected_pods(pods: Iterable[PodRecord], now: datetime) -> str:
-    protected_pods = [
-        (pod.key, why)
-        for pod in pods
-        if pod.do_not_disrupt and not pod.terminal and not pod.deleting and (why := pod_protection(pod, now))
-    ]
+    protected_pods = [(pod.key, why) for pod in pods if pod.do_not_disrupt and (why := pod_protection(pod, now))]
     if not protected_pods:
         return ""
     key, why = min(protected_pods)

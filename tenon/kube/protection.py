@@ -58,10 +58,12 @@ def protecting_annotation(pod: PodRecord) -> str:
 def pod_protection(pod: PodRecord, now: datetime) -> str:
     """Return which annotation of the pod forbids its eviction now, as a sentence; empty if none does.
 
-    A duration in do-not-disrupt counts from the start of the pod, and also protects a pod that has not started yet. Any
-    other value protects nothing.
+    A pod that has ended or is ending is not evicted, so nothing protects it. A duration in do-not-disrupt counts from
+    the start of the pod, and also protects a pod that has not started yet. Any other value protects nothing.
     """
     value = pod.do_not_disrupt
+    if pod.terminal or pod.deleting:
+        return ""
     if value == "true":
         return f"annotation {protecting_annotation(pod)} protects it"
     if _protected_seconds(pod) <= 0:

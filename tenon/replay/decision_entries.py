@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from tenon.apis.reasons import Reason, camel_case
-from tenon.disruption.deciding import why_held
+from tenon.disruption.deciding import why_nodes_stay
 from tenon.disruption.decision import Command, Decision
 from tenon.disruption.rules.blockers import is_free
 from tenon.disruption.situation import Situation
@@ -52,7 +52,7 @@ def must_go(commands: Sequence[Command]) -> int:
 def refused(decision: Decision, situation: Situation) -> dict[str, str]:
     """Return which nodes a rule keeps, and which rule, by NodeClaim."""
     if situation.model is None:
-        return why_held(situation)
+        return why_nodes_stay(situation)
     refusals = {
         node.claim: decision.unconsolidatable[node.claim]
         for node in situation.nodes
@@ -60,7 +60,7 @@ def refused(decision: Decision, situation: Situation) -> dict[str, str]:
     }
     chosen_claims = {claim for command in decision.commands for claim in claims_of(command)}
     blocked = {claim: str(why) for claim, why in decision.blocked.items()}
-    reasons = {**why_held(situation), **refusals, **blocked}
+    reasons = {**why_nodes_stay(situation), **refusals, **blocked}
     return {claim: why for claim, why in sorted(reasons.items()) if claim not in chosen_claims}
 
 

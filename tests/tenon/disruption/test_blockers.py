@@ -10,7 +10,7 @@ import pytest
 
 from tenon.apis.reasons import EVERY_BUDGETED, Reason
 from tenon.disruption.commands.command_messages import to_message
-from tenon.disruption.deciding import decide, eligible, why_held
+from tenon.disruption.deciding import decide, eligible, why_nodes_stay
 from tenon.disruption.decision import Blocked
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.nodes import ManagedNode
@@ -87,7 +87,7 @@ def test_whether_a_node_is_free_is_asked_without_a_sentence(drifted: str, monkey
     assert not pass_facts(facts, {}, {}, 0).nodes["spare"].reasons
     (empty,) = (node for node in state.nodes if node.empty)
     decision = decide(replace(state, nodes=[empty], model=None))
-    assert (decision.failed, decision.commands, why_held(replace(state, nodes=[empty]))) == ({}, (), {})
+    assert (decision.failed, decision.commands, why_nodes_stay(replace(state, nodes=[empty]))) == ({}, (), {})
 
 
 def test_dis30_when_an_empty_node_is_due_is_asked_without_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_a_new_blocker_is_known_to_every_reader(drifted: str, request: pytest.Fi
     assert validated(before["spare"], state).why == "NodeClaim spare: the market is open"
     assert still_allowed([before["spare"]], state) == []
     assert not pass_facts(facts, {}, {}, 0).nodes["spare"].reasons
-    assert why_held(replace(state, model=None))["empty"] == "Disruption is blocked: the market is open"
+    assert why_nodes_stay(replace(state, model=None))["empty"] == "Disruption is blocked: the market is open"
     decision = decide(state, moving_methods(never))
     cause = Blocked(f"its node drifted ({drifted})", "the market is open")
     assert decision.blocked.get("spare") == (cause if drifted else None)

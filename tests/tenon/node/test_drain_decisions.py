@@ -213,6 +213,12 @@ def test_do_not_disrupt_protects_forever_or_for_a_duration(value: str | None, st
     assert hold in answer
 
 
+@pytest.mark.parametrize("state", [{"phase": "Succeeded"}, {"phase": "Failed"}, {"deletion": 30.0}], ids=str)
+def test_do_not_disrupt_protects_no_pod_that_has_ended_or_is_ending(state: dict[str, Any]) -> None:
+    pod = pod_of(make(annotations={"karpenter.sh/do-not-disrupt": "true"}, **state))
+    assert pod_protection(pod, NOW) == ""
+
+
 @pytest.mark.parametrize(
     ("annotations", "hold"),
     [
