@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import stat
 import subprocess
@@ -26,6 +27,9 @@ from typing import IO, Any, NoReturn
 
 from tests.preloaded_command import Preloaded, receive, run_command, send_end, serve, take_over
 from worker.runtime.child_processes import METRICS_FOLDER
+
+_LOADER = os.getpid()
+"""The process that loaded this module: in a fork, the server."""
 
 
 class PreloadedWorker(Preloaded):
@@ -95,6 +99,7 @@ class _Child(subprocess.Popen[bytes]):
         if self.pid == 0:
             os.setsid()
             _leave_connections(pass_fds)
+            _keep_metrics(os.environ[METRICS_FOLDER], environment[METRICS_FOLDER])
             take_over(environment, 1, 2)
             module = import_module(command[-1])
             name = command[-1].rpartition(".")[2].removesuffix("_process")
@@ -117,6 +122,12 @@ def _leave_connections(keep: Sequence[int]) -> None:
             if stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode):
                 os.dup2(nothing, descriptor)
     os.close(nothing)
+
+
+def _keep_metrics(loaded: str, own: str) -> None:
+    """Begin with what modules set when they were loaded. The Prometheus client reads its files again after a fork."""
+    for file in Path(loaded).glob(f"*_{_LOADER}.db"):
+        shutil.copyfile(file, Path(own, file.name.replace(f"_{_LOADER}.", f"_{os.getpid()}.")))
 
 
 def _answer(connection: socket.socket) -> NoReturn:
