@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
 from deploy.image.commands import ImageError, run
@@ -65,6 +64,8 @@ def write(document: dict[str, Any], file: Path) -> None:
     Raises:
         ImageError: it is not valid CycloneDX.
     """
+    from cyclonedx.validation.json import JsonStrictValidator  # makes a parser of IRIs, which takes a second
+
     text = json.dumps(document, indent=2, sort_keys=True) + "\n"
     if fault := JsonStrictValidator(VERSION).validate_str(text):
         raise ImageError(f"The list of components is not valid CycloneDX: {fault}.")
