@@ -101,7 +101,7 @@ class WarmNodeController(Controller):
         self._recorder = recorder
         self._view = view
         self._instances = instances
-        self._purchases = WarmPurchases(kube, recorder, cache, view, types, policy, turns, self._log, self._log_limiter)
+        self._purchases = WarmPurchases(kube, recorder, cache, view, types, policy, turns)
         self._now = now
         self._none_left = False
         """Whether the last look found no warm node and no NodePool that keeps some. Most clusters have none."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import uuid
 
-from activities import metrics
+from activities import loggers, metrics
 from activities.cluster_view.interfaces import Types
 from activities.kubernetes.client import Kube
 from activities.kubernetes.event_references import pool_reference
@@ -27,6 +26,8 @@ from worker.controllers.provisioning.launch_backoff import LaunchBackoff
 from worker.controllers.provisioning.purchase_turns import PurchaseTurns
 from worker.log_rate_limit import LogRateLimiter
 
+log = loggers.WARM_NODES
+
 SHOWN_WITHIN = 3.0
 """Seconds for which a purchase waits until the cache has its NodeClaim."""
 
@@ -43,10 +44,7 @@ class WarmPurchases:
         types: Types,
         policy: PlanPolicy,
         turns: PurchaseTurns,
-        log: logging.Logger,
-        log_limiter: LogRateLimiter,
     ) -> None:
-        """``log`` and ``log_limiter``: those of the controller."""
         self._kube = kube
         self._recorder = recorder
         self._cache = cache
@@ -54,8 +52,7 @@ class WarmPurchases:
         self._types = types
         self._policy = policy
         self._turns = turns
-        self._log = log
-        self._log_limiter = log_limiter
+        self._log_limiter = LogRateLimiter()
 
     def cannot_buy(self, pool: NodePool) -> bool:
         """Whether a NodePool cannot buy nodes at all now. The log says why."""
@@ -104,10 +101,10 @@ class WarmPurchases:
         await self._kube.create(NODECLAIMS, body)
         backoff.created(claim)
         metrics.CLAIMS_CREATED.labels("provisioned", name, str(planned.min_values_relaxed).lower()).inc()
-        self._log.info("The controller buys a warm node", extra={"nodeclaim": claim, "nodepool": name})
+        log.info("The controller buys a warm node", extra={"nodeclaim": claim, "nodepool": name})
         return claim
 
     def _lacking(self, pool: NodePool, why: str) -> None:
         if self._log_limiter.count((pool.metadata.name, why[:40])) is not None:
             extra = {"nodepool": pool.metadata.name, "error": why}
-            self._log.warning("A NodePool lacks warm nodes", extra=extra)
+            log.warning("A NodePool lacks warm nodes", extra=extra)
