@@ -33,6 +33,7 @@ from tenon.disruption.deciding import MAX_COMMANDS, decide
 from tenon.disruption.decision import Blocked, Command, Decision
 from tenon.disruption.methods import moving_methods
 from tenon.disruption.methods.base import Method
+from tenon.disruption.methods.gates import NO_GATES, DecisionGates
 from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.search.size_limits import MAX_OPEN, how_many_fit
 from tenon.disruption.situation import Situation
@@ -54,25 +55,9 @@ MethodsFor = Callable[[Limit], Sequence[Method]]
 """Returns the methods that move pods, which stop when the time limit is over."""
 
 
-def methods_within(
-    limit: Limit,
-    *,
-    spot_to_spot: bool = False,
-    terminate_first_drift: bool = False,
-    terminate_first_repair: bool = False,
-) -> Sequence[Method]:
-    """Return the methods that move pods. Drift comes first and leaves a share of the time for consolidation.
-
-    ``spot_to_spot``: the feature gate SpotToSpotConsolidation. ``terminate_first_drift``: TerminateFirstDrift.
-    ``terminate_first_repair``: TerminateFirstRepair.
-    """
-    return moving_methods(
-        limit,
-        spot_to_spot=spot_to_spot,
-        terminate_first_drift=terminate_first_drift,
-        terminate_first_repair=terminate_first_repair,
-        drift_expired=limit.part(DRIFT_SHARE),
-    )
+def methods_within(limit: Limit, gates: DecisionGates = NO_GATES) -> Sequence[Method]:
+    """Return the methods that move pods. Drift comes first and leaves a share of the time for consolidation."""
+    return moving_methods(limit, gates, drift_expired=limit.part(DRIFT_SHARE))
 
 
 class MoveFinder:

@@ -13,11 +13,12 @@ from functools import partial
 from activities.record.plan_inputs import DecisionKeeper
 from activities.record.writer import RecordWriter, origin_of_activity
 from tenon.disruption.decision import Decision
+from tenon.disruption.methods.gates import DecisionGates
 from tenon.disruption.situation import Situation
 from tenon.record.kept_inputs import KeptInputs
 from tenon.record.origin import Origin
 from tenon.replay.decision_entries import disruption_entry, refused
-from tenon.replay.decision_inputs import DecisionGates, DecisionInputs
+from tenon.replay.decision_inputs import DecisionInputs
 
 REFUSALS_APART = timedelta(minutes=10)
 """How often a decision is kept only for what it refused."""

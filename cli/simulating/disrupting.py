@@ -20,6 +20,7 @@ from tenon.disruption.decision import Candidate, Command
 from tenon.disruption.forecast import forecast
 from tenon.disruption.history.slowed_condition import slowed_by_conditions
 from tenon.disruption.methods import moving_methods
+from tenon.disruption.methods.gates import DecisionGates
 from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.pool_policy import policies_of
 from tenon.disruption.rules.approvals import approvals_of
@@ -106,9 +107,7 @@ def disruption_of(
     )
     methods = moving_methods(
         never,
-        spot_to_spot=gates.spot_to_spot_consolidation,
-        terminate_first_drift=gates.terminate_first_drift,
-        terminate_first_repair=gates.terminate_first_repair,
+        DecisionGates(gates.spot_to_spot_consolidation, gates.terminate_first_drift, gates.terminate_first_repair),
     )
     foreseen = forecast(situation, methods, off_commands)
     commands = (*off_commands, *foreseen.decision.commands)

@@ -18,6 +18,7 @@ from tenon.apis.nodepool import Budget
 from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.methods.base import Method
+from tenon.disruption.methods.gates import NO_GATES, DecisionGates
 from tenon.disruption.nodes import ManagedNode, NodeDetail
 from tenon.disruption.pool_policy import PoolPolicy
 from tenon.disruption.repair.policies import RepairPolicy, RepairPolicySet
@@ -39,33 +40,15 @@ MAX_DECISION_NODES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class DecisionGates:
-    """The feature gates that decisions depend on."""
-
-    spot_to_spot: bool = False
-    terminate_first_drift: bool = False
-    terminate_first_repair: bool = False
-
-    def methods(self, expired: Expired) -> tuple[Method, ...]:
-        """Return the methods that move pods. They stop when the time has expired."""
-        return moving_methods(
-            expired,
-            spot_to_spot=self.spot_to_spot,
-            terminate_first_drift=self.terminate_first_drift,
-            terminate_first_repair=self.terminate_first_repair,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class DecisionInputs:
     """A situation, and what chose in it."""
 
     situation: Situation
-    gates: DecisionGates = DecisionGates()
+    gates: DecisionGates = NO_GATES
 
     def methods(self, expired: Expired) -> tuple[Method, ...]:
         """Return the methods that chose: without a model of the cluster, those that need none."""
-        return METHODS if self.situation.model is None else self.gates.methods(expired)
+        return METHODS if self.situation.model is None else moving_methods(expired, self.gates)
 
 
 class _Detail(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from tenon.disruption.decision import Command
 from tenon.disruption.history.arrivals import REMEMBERED, Arrival, counted
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.methods.base import Method
+from tenon.disruption.methods.gates import DecisionGates
 from tenon.disruption.pool_policy import PoolPolicy
 from tenon.disruption.situation import Situation
 from tenon.disruption.validation import validated
@@ -95,9 +96,7 @@ def look_for_moves(
     gates = rules.gates
     methods = moving_methods(
         rules.expired,
-        spot_to_spot=gates.spot_to_spot_consolidation,
-        terminate_first_drift=gates.terminate_first_drift,
-        terminate_first_repair=gates.terminate_first_repair,
+        DecisionGates(gates.spot_to_spot_consolidation, gates.terminate_first_drift, gates.terminate_first_repair),
     )
     situation = replace(_situation_with(model, view, rules), cursor=cursor or PassCursor())
     return _decided(view, situation, methods, rules)

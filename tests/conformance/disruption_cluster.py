@@ -19,6 +19,7 @@ from tenon.disruption.decision import Command, Decision
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.consolidation import Consolidation
+from tenon.disruption.methods.gates import DecisionGates
 from tenon.disruption.rules.budgets import UNLIMITED
 from tenon.disruption.rules.pool_budgets import PoolBudgets, budget_states
 from tenon.disruption.search.carried_out import carried_out
@@ -115,9 +116,7 @@ class ClusterScenario(DescribedScenario):
             *METHODS,
             *(
                 method
-                for method in moving_methods(
-                    never, terminate_first_drift=self.terminate_first, terminate_first_repair=self.terminate_first
-                )
+                for method in moving_methods(never, DecisionGates(False, self.terminate_first, self.terminate_first))
                 if not isinstance(method, Consolidation)
             ),
             Consolidation(spot_to_spot=self.spot_to_spot, least_saving=self.least_saving),

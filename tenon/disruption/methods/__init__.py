@@ -12,6 +12,7 @@ from tenon.disruption.methods.consolidation import Consolidation
 from tenon.disruption.methods.drift import Drift, StaticDrift
 from tenon.disruption.methods.emptiness import Emptiness
 from tenon.disruption.methods.expiration import Expiration
+from tenon.disruption.methods.gates import NO_GATES, DecisionGates
 from tenon.disruption.methods.repair import Repair
 from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.situation import Situation
@@ -24,29 +25,21 @@ choose. A node that one method takes is not offered to the next.
 
 
 def moving_methods(
-    expired: Expired,
-    *,
-    spot_to_spot: bool = False,
-    terminate_first_drift: bool = False,
-    terminate_first_repair: bool = False,
-    drift_expired: Expired | None = None,
+    expired: Expired, gates: DecisionGates = NO_GATES, *, drift_expired: Expired | None = None
 ) -> tuple[Method, ...]:
     """Return the methods that move pods, in the order in which they choose. They stop when the time has ``expired``.
 
     Args:
         expired: whether the time of all methods is over.
-        spot_to_spot: spot nodes may be replaced by spot nodes (feature gate SpotToSpotConsolidation).
-        terminate_first_drift: drifted nodes may leave before their replacements start if there is no room for both
-            (feature gate TerminateFirstDrift).
-        terminate_first_repair: the same of unhealthy nodes (feature gate TerminateFirstRepair).
+        gates: the feature gates that they depend on.
         drift_expired: whether the part of the time is over that repair and drift may use; by default, they may use all
             of it.
     """
     return (
-        Repair(deadline=lambda: drift_expired or expired, terminate_first=terminate_first_repair),
-        StaticDrift(terminate_first=terminate_first_drift),
-        Drift(deadline=lambda: drift_expired or expired, terminate_first=terminate_first_drift),
-        Consolidation(spot_to_spot=spot_to_spot, deadline=lambda: expired),
+        Repair(deadline=lambda: drift_expired or expired, terminate_first=gates.terminate_first_repair),
+        StaticDrift(terminate_first=gates.terminate_first_drift),
+        Drift(deadline=lambda: drift_expired or expired, terminate_first=gates.terminate_first_drift),
+        Consolidation(spot_to_spot=gates.spot_to_spot, deadline=lambda: expired),
     )
 
 

@@ -9,10 +9,12 @@ from datetime import timedelta
 from activities.record.decisions import REFUSALS_APART, UNFINISHED, DecisionRecorder
 from tenon.disruption.deciding import decide
 from tenon.disruption.decision import Blocked, Decision
+from tenon.disruption.methods import moving_methods
+from tenon.disruption.methods.gates import DecisionGates
 from tenon.disruption.situation import Situation
 from tenon.record.entries import DisruptionEntry
 from tenon.record.kept_inputs import KeptInputs
-from tenon.replay.decision_inputs import DecisionGates, DecisionInputs
+from tenon.replay.decision_inputs import DecisionInputs
 from tenon.scheduling.deadline import never
 from tests.activities.record.kept import KeptRecord
 from tests.conformance.disruption_cluster import ClusterScenario
@@ -50,7 +52,7 @@ def made(name: str) -> tuple[Situation, Decision]:
     scenario = read(FOLDER / f"{name}.yaml")
     assert isinstance(scenario, ClusterScenario)
     value = situation(scenario.cluster)
-    return value, decide(value, GATES.methods(never))
+    return value, decide(value, moving_methods(never, GATES))
 
 
 async def test_each_decision_with_a_command_is_kept_with_its_inputs() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tenon.disruption.deciding import decide
 from tenon.disruption.decision import Decision
+from tenon.disruption.methods.gates import DecisionGates
 from tenon.disruption.situation import Situation
 from tenon.provisioning.input_documents import UnreadableInputsError
 from tenon.provisioning.plan_document import MAX_PLAN, InputsTooLargeError
@@ -19,7 +20,6 @@ from tenon.replay import decision_inputs
 from tenon.replay.decision_entries import decision_digest, refused, saving_of
 from tenon.replay.decision_inputs import (
     DecisionDocument,
-    DecisionGates,
     DecisionInputDecoder,
     DecisionInputEncoder,
     DecisionInputs,

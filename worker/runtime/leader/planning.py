@@ -27,8 +27,8 @@ from activities.provisioning.plan_recording import PlanRecorder
 from activities.provisioning.planner import BatchPlanner
 from activities.provisioning.spot_scores import SpotScoreStore
 from activities.record.decisions import DecisionRecorder
+from tenon.disruption.methods.gates import DecisionGates
 from tenon.provisioning.planning_policy import PlanPolicy
-from tenon.replay.decision_inputs import DecisionGates
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
@@ -112,13 +112,15 @@ def disruption_parts(settings: Settings, clients: Clients, cache: ClusterCache, 
     is_repaired = gates.node_repair and not settings.legacy_node_repair
     reboots = settings.aws_feature_gates.reboot_for_repair
     repair = stated_repair(view.repair_policies, view.node_pools, reboots=reboots) if is_repaired else no_repair
-    methods = partial(
-        methods_within,
-        spot_to_spot=gates.spot_to_spot_consolidation,
-        terminate_first_drift=gates.terminate_first_drift,
-        terminate_first_repair=gates.terminate_first_repair,
+    decision_gates = DecisionGates(
+        gates.spot_to_spot_consolidation, gates.terminate_first_drift, gates.terminate_first_repair
     )
-    decisions = _decision_recorder(settings, clients)
+    methods = partial(methods_within, gates=decision_gates)
+    decisions = (
+        DecisionRecorder(clients.record, clients.plan_inputs, settings.cluster_name, decision_gates)
+        if clients.plan_inputs is not None
+        else None
+    )
     supply = SupplyReader(view, clients.ec2, batcher.refusals)
     move_events = MoveEvents(clients.recorder, view.node_uid)
     reader = SituationReader(
@@ -165,17 +167,4 @@ def disruption_parts(settings: Settings, clients: Clients, cache: ClusterCache, 
         disruptor=disruptor,
         forecaster=Forecaster(view, situations, methods, free_memory=return_free_memory),
         savings=SavingMeasurement(view, supply, move_events, planning.commitments),
-    )
-
-
-def _decision_recorder(settings: Settings, clients: Clients) -> DecisionRecorder | None:
-    """What keeps decisions and their inputs; None if the settings name no place for inputs."""
-    if clients.plan_inputs is None:
-        return None
-    gates = settings.feature_gates
-    return DecisionRecorder(
-        clients.record,
-        clients.plan_inputs,
-        settings.cluster_name,
-        DecisionGates(gates.spot_to_spot_consolidation, gates.terminate_first_drift, gates.terminate_first_repair),
     )
