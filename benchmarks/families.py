@@ -30,7 +30,7 @@ from tenon.scheduling.engine import solve_by_first_fit
 from tenon.scheduling.first_fit_baseline import Order
 from tenon.scheduling.model import InstanceType, Plan, Problem
 from tenon.scheduling.offerings.type_table import TypeTables
-from tenon.simulation.decisions import Question, decide
+from tenon.simulation.decisions import PlanQuestion, decide
 from tenon.simulation.defaults import fill_in
 from tenon.simulation.objects import Objects
 from tenon.simulation.reading import finish, read_text
@@ -89,7 +89,7 @@ def problem_for(manifests: Sequence[Object], types: Sequence[InstanceType]) -> P
     cache = FiledCache(utc_now().timestamp(), NOTHING)
     pending, faults = fill(cache, objects, moving=False)
     assert not faults, faults[0]
-    return decide(PlanningView(cache), Question(pending.pods, types), time.perf_counter).problem
+    return decide(PlanningView(cache), PlanQuestion(pending.pods, types), time.perf_counter).problem
 
 
 def most_times(name: str) -> float:

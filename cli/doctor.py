@@ -25,7 +25,7 @@ from cli.application import create_app, examples
 from cli.console import output_console
 from cli.context import resolve_if_known, worker_of_sandbox
 from cli.diagnosis.aws import check_aws, unusable_credentials
-from cli.diagnosis.finding import Finding, State, fault, ok
+from cli.diagnosis.finding import DoctorFinding, FindingState, fault, ok
 from cli.diagnosis.kubernetes import check_kubernetes
 from cli.diagnosis.table import findings_table
 from cli.diagnosis.temporal import check_temporal, check_worker_versions
@@ -88,7 +88,7 @@ def doctor(
         print(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
         _show(findings)
-    if any(finding.state is State.FAULT for finding in findings):
+    if any(finding.state is FindingState.FAULT for finding in findings):
         raise typer.Exit(1)
 
 
@@ -115,10 +115,10 @@ async def _look(kubeconfig: str | None, karpenter: str | None) -> before_migrati
         await kube.close()
 
 
-async def _examine(flags: dict[str, object], flag_faults: list[str], kubeconfig: str | None) -> list[Finding]:
+async def _examine(flags: dict[str, object], flag_faults: list[str], kubeconfig: str | None) -> list[DoctorFinding]:
     now = utc_now()
     loggers.library("").addHandler(logging.NullHandler())  # the findings say what the checks would log
-    findings: list[Finding] = []
+    findings: list[DoctorFinding] = []
     kube: Kube | None = None
     settings: Settings | None = None
     try:
@@ -172,7 +172,7 @@ async def _follows_scores(kube: Kube) -> bool:
     return any(goal is not None and goal.placement_scores is not None for goal in goals)
 
 
-async def _check_aws(settings: Settings, roles: list[str], *, follows_scores: bool) -> list[Finding]:
+async def _check_aws(settings: Settings, roles: list[str], *, follows_scores: bool) -> list[DoctorFinding]:
     try:
         region = await asyncio.to_thread(region_of_environment)
     except SettingsError as error:
@@ -184,9 +184,9 @@ async def _check_aws(settings: Settings, roles: list[str], *, follows_scores: bo
     return await asyncio.to_thread(check_aws, aws, settings, roles, utc_now, follows_scores=follows_scores)
 
 
-def _show(findings: list[Finding]) -> None:
+def _show(findings: list[DoctorFinding]) -> None:
     console = output_console()
     console.print(findings_table(findings))
-    faults = sum(finding.state is State.FAULT for finding in findings)
+    faults = sum(finding.state is FindingState.FAULT for finding in findings)
     if faults:
         print(f"{faults} of {len(findings)} checks found a fault.", file=sys.stderr)

@@ -15,7 +15,7 @@ from cli.confirmation import confirm_beginning
 from cli.connection import connected
 from cli.node_groups.group import GroupError, ScalingGroup
 from cli.node_groups.nodes import read_nodes, read_waiting
-from cli.node_groups.passes import Draining
+from cli.node_groups.passes import GroupDrain
 from cli.node_groups.preconditions import DrainError, check, count_unjoined, warn
 from cli.switching.leases import LeaseWatch
 from tenon.migration.group_draining import AtOnceError, moves, number_at_once
@@ -111,7 +111,7 @@ async def _drain(options: Options) -> int:
         confirm_beginning(DrainError, yes=options.yes)
         earlier = {pod.uid for pod in await read_waiting(kube)}
         await asyncio.to_thread(group.lower_minimum, options.remain)
-        draining = Draining(kube, group, leases, options.remain, at_once, options.timeout, earlier)
+        draining = GroupDrain(kube, group, leases, options.remain, at_once, options.timeout, earlier)
         return 0 if await draining.run() else LEFT
     finally:
         await kube.close()

@@ -32,7 +32,7 @@ from tenon.kube.node_names import AmbiguousNameError, may_stand_for, whole_name,
 from tenon.kube.timestamps import time_text
 from tenon.record.entries import Entry, EntryKind
 from tenon.record.entry_sentences import about, sentence, total_price, why
-from tenon.record.history import Question, Subject, answers
+from tenon.record.history import EntryQuery, Subject, answers
 from tenon.record.lines import distinct
 from tenon.record.why.mentions import whole_nodes_in
 from tenon.sentences import counted, lasting
@@ -136,7 +136,7 @@ def history(
     try:
         now = utc_now()
         window = Window(instant_of(since, now), instant_of(until, now) if until else now + timedelta(minutes=1), now)
-        question = Question(name or "", frozenset(kind or ()), reason, pool, unlaunched)
+        question = EntryQuery(name or "", frozenset(kind or ()), reason, pool, unlaunched)
         sources, newest = asyncio.run(_collect(question, window, cluster, record, limit))
     except (HistoryError, RecordError, AmbiguousNameError, ValueError) as error:
         print(error, file=sys.stderr)
@@ -157,7 +157,7 @@ def history(
 
 
 async def _collect(
-    question: Question, window: Window, cluster: str | None, record: str | None, limit: int
+    question: EntryQuery, window: Window, cluster: str | None, record: str | None, limit: int
 ) -> tuple[Sources, list[Entry]]:
     """The newest entries in the order of time, and where they come from.
 
@@ -227,7 +227,7 @@ async def _in_temporal(name: str, context: Context | None) -> set[str]:
 
 
 async def _read_temporal(
-    sources: Sources, question: Question, subject: Subject | None, window: Window, context: Context | None
+    sources: Sources, question: EntryQuery, subject: Subject | None, window: Window, context: Context | None
 ) -> None:
     """Add what Temporal still has, and say what it does not have.
 
@@ -263,7 +263,7 @@ async def _read_temporal(
 
 
 async def _history_of_workflows(
-    question: Question, subject: Subject | None, window: Window, context: Context
+    question: EntryQuery, subject: Subject | None, window: Window, context: Context
 ) -> WorkflowHistory:
     from temporalio.service import RPCError
 

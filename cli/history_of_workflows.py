@@ -20,7 +20,7 @@ from tenon.node.ids import COMMAND_WORKFLOW, NODECLAIM_WORKFLOW, UID_MEMO, nodec
 from tenon.node.state import NodeClaimResult
 from tenon.record.commands import command_end_entry, command_entry
 from tenon.record.entries import Entry, EntryKind
-from tenon.record.history import Question
+from tenon.record.history import EntryQuery
 from tenon.record.origin import Origin
 from tenon.record.removals import removal_entry
 from workflows import names
@@ -45,7 +45,7 @@ class WorkflowHistory:
 
 
 async def history_of_workflows(
-    client: Client, cluster: str, question: Question, node_names: Iterable[str], since: datetime, until: datetime
+    client: Client, cluster: str, question: EntryQuery, node_names: Iterable[str], since: datetime, until: datetime
 ) -> WorkflowHistory:
     """Return the ends of nodes, and the commands, of this time.
 

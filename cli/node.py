@@ -15,10 +15,10 @@ from cli.console import output_console
 from cli.name_completion import node_names
 from cli.nodes import outcomes, watching
 from cli.nodes.control import (
-    Command,
     DryRun,
     Most,
     Names,
+    OperatorCommand,
     Options,
     Pool,
     Reason,
@@ -83,7 +83,7 @@ def drain(
 ) -> None:
     """Cordon, drain and terminate nodes, within PodDisruptionBudgets."""
     options = Options(cluster, dry_run, wait, timeout, yes, reason, ticket)
-    carry_out(Command("drain", "draining", asking(DRAIN)), _choice(name, selector, pool, most), options)
+    carry_out(OperatorCommand("drain", "draining", asking(DRAIN)), _choice(name, selector, pool, most), options)
 
 
 @app.command(
@@ -108,7 +108,9 @@ def force_drain(
 ) -> None:
     """Delete the pods of nodes at once, even protected ones, and terminate the nodes."""
     options = Options(cluster, dry_run, wait, timeout, yes, reason, ticket)
-    command = Command("force-drain", "draining by force", asking(FORCE_DRAIN), protected_fate="deleted all the same")
+    command = OperatorCommand(
+        "force-drain", "draining by force", asking(FORCE_DRAIN), protected_fate="deleted all the same"
+    )
     carry_out(command, _choice(name, selector, pool, most, selects_leaving=True), options)
 
 
@@ -130,7 +132,7 @@ def expire(
 ) -> None:
     """Treat nodes as expired now."""
     options = Options(cluster, dry_run, wait, timeout, yes, reason, ticket)
-    carry_out(Command("expire", "expired", asking(EXPIRE)), _choice(name, selector, pool, most), options)
+    carry_out(OperatorCommand("expire", "expired", asking(EXPIRE)), _choice(name, selector, pool, most), options)
 
 
 @app.command(
@@ -168,7 +170,7 @@ def reboot(
     except ValueError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
-    command = Command(
+    command = OperatorCommand(
         "reboot",
         "rebooting",
         asking_to_reboot(seconds),
@@ -211,7 +213,7 @@ def keep(
     except ValueError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
-    command = Command("keep", f"kept until {time_text(until)}", asking(KEEP, until), moves_pods=False)
+    command = OperatorCommand("keep", f"kept until {time_text(until)}", asking(KEEP, until), moves_pods=False)
     options = Options(cluster, dry_run, reason=reason, ticket=ticket)
     carry_out(command, _choice(name, selector, pool, most), options)
 
@@ -228,7 +230,7 @@ def unkeep(
     cluster: Cluster = None,
 ) -> None:
     """End the protection that `keep` began: disruption and expiry take the nodes again."""
-    command = Command("unkeep", "no longer kept", asking(KEEP, utc_now()), moves_pods=False)
+    command = OperatorCommand("unkeep", "no longer kept", asking(KEEP, utc_now()), moves_pods=False)
     options = Options(cluster, dry_run, reason=reason, ticket=ticket)
     carry_out(command, _choice(name, selector, pool, most), options)
 

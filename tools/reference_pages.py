@@ -114,7 +114,7 @@ _RECORD_PARTS: dict[type, str] = {
     pool_reasons.Obstacle: "obstacle",
     entries.CommandCandidate: "candidate",
     entries.CommandApproval: "approval",
-    entries.NodeFacts: "node",
+    entries.RecordedNode: "node",
     entries.BlockedBy: "wait",
     entries.CostRow: "row",
     entries.DecidedCommand: "decided command",

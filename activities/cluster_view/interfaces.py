@@ -13,7 +13,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
-from tenon.provisioning.problem import Cluster
+from tenon.provisioning.problem import PlannedCluster
 from tenon.provisioning.readiness import Checks
 from tenon.resources import Resources
 from tenon.rollout.versions import PoolRollout
@@ -33,7 +33,7 @@ class Fingerprint:
     """Covers the labels of namespaces, which matter for pods with a namespaceSelector."""
 
 
-class DisruptionCluster(Cluster, Protocol):
+class DisruptionCluster(PlannedCluster, Protocol):
     """A snapshot of the cluster from which disruption builds its model."""
 
     def node_details(self, types: Mapping[str, Sequence[InstanceType]]) -> Mapping[str, NodeDetail]:
@@ -41,7 +41,7 @@ class DisruptionCluster(Cluster, Protocol):
         ...
 
 
-class ClusterView(Cluster, Checks, Protocol):
+class ClusterView(PlannedCluster, Checks, Protocol):
     """A live, read-only view of the cluster: what a plan needs, and what else the planner needs."""
 
     def synced(self) -> bool:

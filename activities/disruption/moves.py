@@ -30,7 +30,7 @@ from activities.tracing.catalogue import Phase
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands.leaving_together import leaving_together
 from tenon.disruption.deciding import MAX_COMMANDS, decide
-from tenon.disruption.decision import Blocked, Command, Decision
+from tenon.disruption.decision import Command, Decision, DisruptionBlocked
 from tenon.disruption.methods import moving_methods
 from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.gates import NO_GATES, DecisionGates
@@ -123,7 +123,7 @@ class MoveFinder:
         """Where the next pass goes on, for the workflow, which keeps it; None until `resume` says it."""
         return self._memory.cursor
 
-    def why_blocked(self) -> Mapping[str, Blocked]:
+    def why_blocked(self) -> Mapping[str, DisruptionBlocked]:
         """By NodeClaim, why it cannot leave although it should, each in a clause."""
         return self._memory.why_blocked
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from activities import loggers
-from tenon.disruption.decision import Blocked, Decision
+from tenon.disruption.decision import Decision, DisruptionBlocked
 from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.situation import Situation
 from tenon.messages.disruption import PassCursor
@@ -21,7 +21,7 @@ class PassMemory:
     def __init__(self) -> None:
         self.cursor: PassCursor | None = None
         """Where the next pass goes on; None until it is known. The workflow keeps it for the next leader."""
-        self.why_blocked: Mapping[str, Blocked] = {}
+        self.why_blocked: Mapping[str, DisruptionBlocked] = {}
         """By NodeClaim, why it could not leave in the last pass that reached it."""
         self._blocked_at: dict[str, datetime] = {}
         """By NodeClaim, when a method last found that it cannot leave."""

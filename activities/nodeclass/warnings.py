@@ -12,7 +12,7 @@ from tenon.ec2.families.base import size_warning
 from tenon.kube.event_reasons import EventReason
 
 
-class Prices(Protocol):
+class WarningSource(Protocol):
     """What `activities.ec2.provider.Ec2Provider` says about it."""
 
     def price_warnings(self) -> list[str]:
@@ -24,7 +24,9 @@ class Prices(Protocol):
         ...
 
 
-async def publish_warnings(recorder: EventPublisher, ec2: Prices, raw: JsonObject, node_class: EC2NodeClass) -> None:
+async def publish_warnings(
+    recorder: EventPublisher, ec2: WarningSource, raw: JsonObject, node_class: EC2NodeClass
+) -> None:
     """Publish the warnings about a class on its object."""
     for warning in ec2.price_warnings():
         await recorder.publish(raw, EventReason.PRICES_UNKNOWN, warning)

@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
-from activities.rollout.cluster import ObservedNode, ObservedRollout, RolloutCluster
+from activities.rollout.cluster import ObservedPoolNode, ObservedRollout, RolloutCluster
 from activities.rollout.container_restarts import ContainerCounts, count_containers
 from activities.rollout.launchable import LaunchableTypes
 from activities.rollout.prometheus import ask_all
@@ -142,7 +142,7 @@ class RolloutAdvancer:
         return replace(observation, before=await self._before(spec, progress, nodes, now))
 
     async def _before(
-        self, spec: NodeRolloutSpec, progress: PoolProgress, nodes: Sequence[ObservedNode], now: datetime
+        self, spec: NodeRolloutSpec, progress: PoolProgress, nodes: Sequence[ObservedPoolNode], now: datetime
     ) -> NodesBefore:
         """What the nodes are like that do not have a version which failed."""
         versions = ("", progress.current)
@@ -164,7 +164,7 @@ class RolloutAdvancer:
         self,
         spec: NodeRolloutSpec,
         progress: PoolProgress,
-        nodes: Sequence[ObservedNode],
+        nodes: Sequence[ObservedPoolNode],
         answers: Mapping[str, QueryAnswer],
         now: datetime,
         starting: datetime | None,
@@ -190,12 +190,12 @@ class RolloutAdvancer:
         )
 
     async def _count(
-        self, nodes: Sequence[ObservedNode], since: datetime, ignored_owners: Sequence[str]
+        self, nodes: Sequence[ObservedPoolNode], since: datetime, ignored_owners: Sequence[str]
     ) -> dict[str, ContainerCounts]:
         """Return, by NodeClaim, what the containers on its node did. A node that is gone meanwhile has none."""
         limit = asyncio.Semaphore(REQUESTS_AT_ONCE)
 
-        async def count(observed: ObservedNode) -> ContainerCounts:
+        async def count(observed: ObservedPoolNode) -> ContainerCounts:
             async with limit:
                 return await count_containers(self._kube, observed.node_name, since, ignored_owners)
 
@@ -208,7 +208,7 @@ def _is_under_way(progress: PoolProgress) -> bool:
     return progress.phase == "Progressing" and progress.began is not None
 
 
-def _newest(nodes: Sequence[ObservedNode]) -> list[ObservedNode]:
+def _newest(nodes: Sequence[ObservedPoolNode]) -> list[ObservedPoolNode]:
     return sorted(nodes, key=lambda observed: observed.node.created, reverse=True)[:MAX_COUNTED_NODES]
 
 
@@ -220,7 +220,7 @@ def _restored(name: str, rollout: ObservedRollout) -> PoolProgress:
 
 
 def _evidence(
-    observed: ObservedNode, counts: dict[str, ContainerCounts], ignored_owners: Sequence[str]
+    observed: ObservedPoolNode, counts: dict[str, ContainerCounts], ignored_owners: Sequence[str]
 ) -> NodeEvidence:
     counted = counts.get(observed.node.claim, ContainerCounts())
     return NodeEvidence(

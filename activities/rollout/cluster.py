@@ -13,7 +13,7 @@ from tenon.rollout.nodes import PoolNode
 
 
 @dataclass(frozen=True, slots=True)
-class ObservedNode:
+class ObservedPoolNode:
     """A NodeClaim of a NodePool, and what its Node and the pods there show."""
 
     node: PoolNode
@@ -54,7 +54,7 @@ class RolloutCluster(Protocol):
     def newest(self, pool: NodePool) -> str:
         """The version that the specs describe now; empty while its class is not ready, and until it is recorded."""
 
-    def nodes_of(self, pool: str) -> list[ObservedNode]:
+    def nodes_of(self, pool: str) -> list[ObservedPoolNode]:
         """The NodeClaims of a NodePool."""
 
     def refusal(self, pool: str, version: str) -> str:

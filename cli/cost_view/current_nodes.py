@@ -32,7 +32,7 @@ from tenon.money import nanos
 
 
 @dataclass(slots=True)
-class Cluster:
+class CostObjects:
     """The objects of a cluster that cost depends on."""
 
     claims: list[ClaimRecord]
@@ -55,7 +55,7 @@ class Cluster:
         return next(filter(None, (node.labels.get(labels.REGION, "") for node in self.nodes)), "")
 
 
-async def read_cluster(kube: Kube, now: datetime, *, with_disks: bool = False) -> Cluster:
+async def read_cluster(kube: Kube, now: datetime, *, with_disks: bool = False) -> CostObjects:
     """Read the cluster.
 
     Args:
@@ -71,14 +71,14 @@ async def read_cluster(kube: Kube, now: datetime, *, with_disks: bool = False) -
     buffers = await _served(kube, resources.CAPACITYBUFFERS)
     needs_disks = with_disks or any(_was_stopped(claim) for claim in claims)
     if not needs_disks:
-        return Cluster(claims, nodes, pods, bool(buffers), now)
+        return CostObjects(claims, nodes, pods, bool(buffers), now)
     class_of_pool = {
         body["metadata"]["name"]: str(body["spec"]["template"]["spec"]["nodeClassRef"]["name"])
         for body in await _served(kube, resources.NODEPOOLS)
         if manages_pool(body)
     }
     classes = await _classes(kube)
-    return Cluster(claims, nodes, pods, bool(buffers), now, [], classes, class_of_pool, needs_disks=True)
+    return CostObjects(claims, nodes, pods, bool(buffers), now, [], classes, class_of_pool, needs_disks=True)
 
 
 def _was_stopped(claim: ClaimRecord) -> bool:
@@ -101,7 +101,7 @@ async def _served(kube: Kube, resource: Resource) -> Sequence[JsonObject]:
         return ()
 
 
-def prices_of(cluster: Cluster, *, ask_aws: bool) -> NodePrices:
+def prices_of(cluster: CostObjects, *, ask_aws: bool) -> NodePrices:
     """Return the prices of the cluster's region. It blocks for seconds if it asks AWS.
 
     Raises:
@@ -111,7 +111,7 @@ def prices_of(cluster: Cluster, *, ask_aws: bool) -> NodePrices:
     return aws_prices(region, with_volumes=cluster.needs_disks) if ask_aws else table_prices(region)
 
 
-def priced_nodes(cluster: Cluster, prices: NodePrices, label: str = "") -> tuple[list[PricedNode], Totals]:
+def priced_nodes(cluster: CostObjects, prices: NodePrices, label: str = "") -> tuple[list[PricedNode], Totals]:
     """Return the instances of NodeClaims, and the sums of all nodes. ``label``: of pods, to divide by.
 
     A warm node whose instance is stopped costs what its disks cost.
@@ -150,18 +150,18 @@ def priced_nodes(cluster: Cluster, prices: NodePrices, label: str = "") -> tuple
     return priced, totals(rows)
 
 
-def disk_prices(cluster: Cluster, prices: NodePrices) -> dict[str, int]:
+def disk_prices(cluster: CostObjects, prices: NodePrices) -> dict[str, int]:
     """Return, by NodePool, nano-dollars an hour of the disks of a node, for NodePools whose disks are known."""
     by_pool = {pool: _disk_price(cluster, name, prices) for pool, name in cluster.class_of_pool.items()}
     return {pool: nanos(price) for pool, price in by_pool.items() if price is not None}
 
 
-def _disk_price(cluster: Cluster, node_class: str, prices: NodePrices) -> float | None:
+def _disk_price(cluster: CostObjects, node_class: str, prices: NodePrices) -> float | None:
     model = cluster.classes.get(node_class)
     return disk_price(model, prices.volumes) if model is not None else None
 
 
-def _pairs(cluster: Cluster) -> Iterable[tuple[ClaimRecord | None, NodeRecord | None]]:
+def _pairs(cluster: CostObjects) -> Iterable[tuple[ClaimRecord | None, NodeRecord | None]]:
     by_provider = {node.provider_id: node for node in cluster.nodes if node.provider_id}
     by_name = {node.name: node for node in cluster.nodes}
     paired: set[str] = set()
@@ -175,7 +175,7 @@ def _pairs(cluster: Cluster) -> Iterable[tuple[ClaimRecord | None, NodeRecord | 
             yield None, node
 
 
-def living(cluster: Cluster, nodes: Iterable[PricedNode]) -> list[Lifetime]:
+def living(cluster: CostObjects, nodes: Iterable[PricedNode]) -> list[Lifetime]:
     """Return the instances of NodeClaims that run now, or that EC2 was asked to terminate and that are not gone yet."""
     ends = {claim.name: claim.true_since(INSTANCE_TERMINATING) for claim in cluster.claims}
     return [
@@ -197,7 +197,7 @@ def living(cluster: Cluster, nodes: Iterable[PricedNode]) -> list[Lifetime]:
     ]
 
 
-def labels_of_workloads(cluster: Cluster, label: str) -> Mapping[tuple[str, str], str]:
+def labels_of_workloads(cluster: CostObjects, label: str) -> Mapping[tuple[str, str], str]:
     """Return the label of the pods of each workload, by namespace and workload, as it is now."""
     consumers = {load_of(pod, label).consumer for pod in cluster.pods}
     return {

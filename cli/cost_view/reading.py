@@ -11,7 +11,7 @@ from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
 from cli.cost_view.current_nodes import (
-    Cluster,
+    CostObjects,
     disk_prices,
     labels_of_workloads,
     living,
@@ -24,7 +24,7 @@ from cli.cost_view.window import CostError, Window
 from cli.record_source import RecordSource
 from tenon.cost.attribution import Attribution, Measurement, attribute, measurement_of
 from tenon.cost.bill import Bill, Lifetime, bill_of
-from tenon.cost.focus import Account, focus_rows
+from tenon.cost.focus import BillingAccount, focus_rows
 from tenon.cost.rows import (
     Charge,
     Dimension,
@@ -104,7 +104,7 @@ class CostReading:
             else:
                 entries.append(entry)
         notes: list[str] = []
-        cluster: Cluster | None = None
+        cluster: CostObjects | None = None
         nodes: Sequence[PricedNode] = ()
         prices_of_disks: Mapping[str, int] = {}
         were_stopped = any(isinstance(entry, RemovalEntry) and entry.stopped for entry in entries)
@@ -139,14 +139,16 @@ class CostReading:
     def focus_rows(self, window: Window, billing_account: str) -> Iterator[dict[str, str]]:
         """Yield the rows of the window in the FOCUS format. `of_window` has read it."""
         currency = "CNY" if self._region.startswith("cn-") else "USD"
-        account = Account(billing_account, self._name or "cluster", self._region, currency)
+        account = BillingAccount(billing_account, self._name or "cluster", self._region, currency)
 
         def divided(lifetimes: Sequence[Lifetime], since: datetime, until: datetime) -> Attribution:
             return self._attribute(lifetimes, since=since, until=until)
 
         return focus_rows(self._bill.lifetimes, window.since, window.until, account, divided)
 
-    def _current(self, *, with_disks: bool = False) -> tuple[Cluster, list[PricedNode], Mapping[str, int], list[str]]:
+    def _current(
+        self, *, with_disks: bool = False
+    ) -> tuple[CostObjects, list[PricedNode], Mapping[str, int], list[str]]:
         """Return the cluster, its nodes, the prices of disks by NodePool, and notes."""
         cluster = asyncio.run(_read(with_disks=with_disks))
         prices = prices_of(cluster, ask_aws=self._ask_aws)
@@ -167,7 +169,7 @@ class CostReading:
         return sorted(recent, key=lambda entry: entry.at)
 
     def _with_headroom(
-        self, cluster: Cluster, charges: list[Charge], notes: list[str], recent: Sequence[CostEntry]
+        self, cluster: CostObjects, charges: list[Charge], notes: list[str], recent: Sequence[CostEntry]
     ) -> list[Charge]:
         if not cluster.has_buffers:
             return charges
@@ -177,7 +179,9 @@ class CostReading:
         notes.append("Idle room includes the headroom of CapacityBuffers, which a recent record tells apart")
         return charges
 
-    def _charges(self, by_instance: list[Charge], attribution: Attribution, cluster: Cluster | None) -> list[Charge]:
+    def _charges(
+        self, by_instance: list[Charge], attribution: Attribution, cluster: CostObjects | None
+    ) -> list[Charge]:
         dimension = self._grouping.dimension
         if dimension is Dimension.LABEL:
             label_of = labels_of_workloads(cluster, self._grouping.label) if cluster is not None else {}
@@ -187,7 +191,7 @@ class CostReading:
         return by_instance
 
 
-async def _read(*, with_disks: bool) -> Cluster:
+async def _read(*, with_disks: bool) -> CostObjects:
     kube = await Kube.connect()
     try:
         return await read_cluster(kube, utc_now(), with_disks=with_disks)

@@ -20,7 +20,7 @@ from activities.ec2.dry_runs import ALLOWED
 from activities.ec2.errors import EC2Error, translated
 from activities.ec2.price_tables import PriceTableError
 from activities.ec2.pricing import Pricing
-from cli.diagnosis.finding import Finding, fault, ok, unknown, warning
+from cli.diagnosis.finding import DoctorFinding, fault, ok, unknown, warning
 from tenon.apis import labels
 from tenon.ec2.refusals.errors import BAD_CREDENTIALS
 from worker.settings import Settings
@@ -47,7 +47,7 @@ STATE = f"{GIVE}, or state the prices in a NodeOverlay, if you want nodes of the
 
 def check_aws(
     aws: Ec2, settings: Settings, roles: Iterable[str], now: Callable[[], datetime], *, follows_scores: bool = False
-) -> list[Finding]:
+) -> list[DoctorFinding]:
     """Check the account and region of ``aws``. Blocks.
 
     Args:
@@ -73,13 +73,13 @@ def check_aws(
     return [*findings, *(_access(aws, settings.cluster_name, role) for role in sorted(set(roles)))]
 
 
-def unusable_credentials(region: str, error: EC2Error) -> Finding:
+def unusable_credentials(region: str, error: EC2Error) -> DoctorFinding:
     """The finding for a call that was not sent, or whose credentials AWS does not accept."""
     remedy = "check the Pod Identity association or the role annotation of the ServiceAccount (docs/eks.md)"
     return fault("AWS", f"AWS does not answer in {region}: {error.explained.rstrip('.')}.", remedy)
 
 
-def _clock(answer: Any, now: datetime) -> list[Finding]:
+def _clock(answer: Any, now: datetime) -> list[DoctorFinding]:
     date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
     try:
         difference = now - parsedate_to_datetime(date)
@@ -94,7 +94,7 @@ def _clock(answer: Any, now: datetime) -> list[Finding]:
     return [ok("clock", sentence)]
 
 
-def _on_instances(aws: Ec2, cluster: str) -> list[Finding]:
+def _on_instances(aws: Ec2, cluster: str) -> list[DoctorFinding]:
     """Try out what the worker does with one instance of the cluster, besides terminating it.
 
     Node repair and `tenon node reboot` need the first right, and warm nodes the others.
@@ -122,7 +122,7 @@ def _on_instances(aws: Ec2, cluster: str) -> list[Finding]:
     ]
 
 
-def _scores(aws: Ec2) -> list[Finding]:
+def _scores(aws: Ec2) -> list[DoctorFinding]:
     """Try out reading Spot placement scores. A dry run is no new configuration, which AWS limits."""
     check = "spot placement scores"
     try:
@@ -140,7 +140,7 @@ def _scores(aws: Ec2) -> list[Finding]:
     return [unknown(check, "AWS did not say whether Spot placement scores may be read: it answered a dry run")]
 
 
-def _may(check: str, verb: str, operation: str, dry_run: Callable[[], Any]) -> Finding:
+def _may(check: str, verb: str, operation: str, dry_run: Callable[[], Any]) -> DoctorFinding:
     try:
         with translated(operation):
             dry_run()
@@ -153,7 +153,7 @@ def _may(check: str, verb: str, operation: str, dry_run: Callable[[], Any]) -> F
     return unknown(check, f"AWS did not say whether instances may be {verb}: it answered a dry run with success")
 
 
-def _rights(aws: Ec2, settings: Settings) -> list[Finding]:
+def _rights(aws: Ec2, settings: Settings) -> list[DoctorFinding]:
     image = "/aws/service/eks/optimized-ami/1.30/amazon-linux-2023/x86_64/standard/recommended/image_id"
     calls: dict[str, Callable[[], Any]] = {
         "DescribeCluster": lambda: aws.eks.describe_cluster(name=settings.cluster_name),
@@ -211,7 +211,7 @@ def _rights(aws: Ec2, settings: Settings) -> list[Finding]:
     return findings
 
 
-def _queue(aws: Ec2, name: str) -> list[Finding]:
+def _queue(aws: Ec2, name: str) -> list[DoctorFinding]:
     if not name:
         remedy = "create the queue (docs/interruption.md) and set INTERRUPTION_QUEUE"
         sentence = "INTERRUPTION_QUEUE is not set, so nodes get no notice before a spot instance is taken back."
@@ -227,7 +227,7 @@ def _queue(aws: Ec2, name: str) -> list[Finding]:
     return [ok("interruption queue", f"The queue {name} exists.")]
 
 
-def _access(aws: Ec2, cluster: str, role: str) -> Finding:
+def _access(aws: Ec2, cluster: str, role: str) -> DoctorFinding:
     try:
         with translated("GetRole"):
             arn = aws.iam.get_role(RoleName=role)["Role"]["Arn"]
@@ -244,7 +244,7 @@ def _access(aws: Ec2, cluster: str, role: str) -> Finding:
     return ok("access entry", f"Nodes of the role {role} may join the cluster.")
 
 
-def check_prices(aws: Ec2, settings: Settings, now: Callable[[], datetime]) -> Finding:
+def check_prices(aws: Ec2, settings: Settings, now: Callable[[], datetime]) -> DoctorFinding:
     """Read the prices as a worker does when it starts. Blocks."""
     try:
         pricing = Pricing(aws, isolated=settings.isolated_vpc, table_path=settings.price_table, now=now)

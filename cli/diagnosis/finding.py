@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class State(StrEnum):
+class FindingState(StrEnum):
     """How a check ended."""
 
     OK = "ok"
@@ -19,33 +19,33 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """The result of one check."""
 
     check: str
     """Two or three words: what was checked."""
-    state: State
+    state: FindingState
     sentence: str
     """What was found."""
     remedy: str = ""
     """What to do; empty if nothing is to be done."""
 
 
-def ok(check: str, sentence: str) -> Finding:
+def ok(check: str, sentence: str) -> DoctorFinding:
     """A check that found nothing wrong."""
-    return Finding(check, State.OK, sentence)
+    return DoctorFinding(check, FindingState.OK, sentence)
 
 
-def warning(check: str, sentence: str, remedy: str) -> Finding:
+def warning(check: str, sentence: str, remedy: str) -> DoctorFinding:
     """A check that found something odd."""
-    return Finding(check, State.WARNING, sentence, remedy)
+    return DoctorFinding(check, FindingState.WARNING, sentence, remedy)
 
 
-def fault(check: str, sentence: str, remedy: str) -> Finding:
+def fault(check: str, sentence: str, remedy: str) -> DoctorFinding:
     """A check that found what keeps Tenon from working."""
-    return Finding(check, State.FAULT, sentence, remedy)
+    return DoctorFinding(check, FindingState.FAULT, sentence, remedy)
 
 
-def unknown(check: str, sentence: str, remedy: str = "") -> Finding:
+def unknown(check: str, sentence: str, remedy: str = "") -> DoctorFinding:
     """A check that could not be made."""
-    return Finding(check, State.UNKNOWN, sentence, remedy)
+    return DoctorFinding(check, FindingState.UNKNOWN, sentence, remedy)

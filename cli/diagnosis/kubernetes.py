@@ -19,7 +19,7 @@ from activities.kubernetes.resources import (
     Resource,
 )
 from activities.nodeclass.cluster_version import server_version
-from cli.diagnosis.finding import Finding, fault, ok, unknown, warning
+from cli.diagnosis.finding import DoctorFinding, fault, ok, unknown, warning
 from cli.diagnosis.rights import RIGHTS, Right
 from tenon.apis import managed
 from tenon.apis.crd import custom_resource_definitions
@@ -38,7 +38,7 @@ SHOWN = 5
 """How many names a sentence lists at most."""
 
 
-async def check_kubernetes(kube: Kube, now: datetime) -> list[Finding]:
+async def check_kubernetes(kube: Kube, now: datetime) -> list[DoctorFinding]:
     """Check the cluster that ``kube`` is connected to."""
     try:
         version = server_version(await kube.request("GET", "/version"))
@@ -52,16 +52,16 @@ async def check_kubernetes(kube: Kube, now: datetime) -> list[Finding]:
     return findings
 
 
-async def _guarded(check: Callable[[Kube], Any], kube: Kube) -> list[Finding]:
+async def _guarded(check: Callable[[Kube], Any], kube: Kube) -> list[DoctorFinding]:
     """Run a check. What the API server refuses makes only this check unknown."""
     try:
-        findings: list[Finding] = await check(kube)
+        findings: list[DoctorFinding] = await check(kube)
     except ApiError as error:
         return [unknown("Kubernetes", f"{str(error).rstrip('.')}.")]
     return findings
 
 
-async def _rights(kube: Kube) -> list[Finding]:
+async def _rights(kube: Kube) -> list[DoctorFinding]:
     missing: list[Right] = []
 
     async def review(right: Right) -> None:
@@ -84,7 +84,7 @@ async def _rights(kube: Kube) -> list[Finding]:
     return [fault("rights in Kubernetes", f"These credentials may not {missing_text}.", "apply deploy/rbac.yaml")]
 
 
-async def check_definitions(kube: Kube) -> list[Finding]:
+async def check_definitions(kube: Kube) -> list[DoctorFinding]:
     """Check that the main CRDs are installed, with every version and field of this Tenon."""
     expected = {definition["metadata"]["name"]: definition for definition in custom_resource_definitions().values()}
     findings = []
@@ -121,7 +121,7 @@ def _paths(schema: Mapping[str, Any], before: str) -> Iterator[str]:
             yield from _paths(schema[key], before)
 
 
-async def _leader(kube: Kube) -> list[Finding]:
+async def _leader(kube: Kube) -> list[DoctorFinding]:
     leases = await kube.list(LEASES, field_selector="metadata.name=karpenter-leader-election")
     holders = {
         f"{lease['metadata']['namespace']}/{lease['metadata']['name']}": str(
@@ -142,15 +142,15 @@ async def _leader(kube: Kube) -> list[Finding]:
     return [ok("leader", f"{holder} holds the Lease {key}.")]
 
 
-async def _objects(kube: Kube) -> list[Finding]:
-    findings: list[Finding] = []
+async def _objects(kube: Kube) -> list[DoctorFinding]:
+    findings: list[DoctorFinding] = []
     for resource, ours in ((EC2NODECLASSES, lambda _: True), (NODEPOOLS, managed.manages_pool)):
         objects = [candidate for candidate in await kube.list(resource) if ours(candidate)]
         findings += _readiness(resource, objects)
     return findings
 
 
-def _readiness(resource: Resource, objects: list[JsonObject]) -> list[Finding]:
+def _readiness(resource: Resource, objects: list[JsonObject]) -> list[DoctorFinding]:
     if not objects:
         remedy = f"apply one, such as examples/{resource.kind.lower()}.yaml"
         return [warning(resource.kind, f"The cluster has no {resource.kind}, so Tenon buys nothing.", remedy)]
@@ -170,7 +170,7 @@ def _readiness(resource: Resource, objects: list[JsonObject]) -> list[Finding]:
     return findings or [ok(resource.kind, f"Every {resource.kind} is Ready ({len(objects)}).")]
 
 
-async def _claims(kube: Kube, now: datetime) -> list[Finding]:
+async def _claims(kube: Kube, now: datetime) -> list[DoctorFinding]:
     claims = [claim for claim in await kube.list(NODECLAIMS) if managed.manages_claim(claim)]
     late = {claim["metadata"]["name"]: condition(claim, "Registered") for claim in claims if _joins_late(claim, now)}
     refused = {

@@ -8,12 +8,17 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from cli.diagnosis.finding import Finding, State
+from cli.diagnosis.finding import DoctorFinding, FindingState
 
-COLOURS = {State.OK: "green", State.WARNING: "yellow", State.FAULT: "red", State.UNKNOWN: "cyan"}
+COLOURS = {
+    FindingState.OK: "green",
+    FindingState.WARNING: "yellow",
+    FindingState.FAULT: "red",
+    FindingState.UNKNOWN: "cyan",
+}
 
 
-def findings_table(findings: Iterable[Finding]) -> Table:
+def findings_table(findings: Iterable[DoctorFinding]) -> Table:
     """Return a row for each finding, with what to do about it."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from cli.diagnosis.finding import Finding, fault, ok, unknown
+from cli.diagnosis.finding import DoctorFinding, fault, ok, unknown
 from worker.runtime.temporal.search_attributes import create_command, missing_search_attributes
 from worker.runtime.temporal.temporal_client import EncryptionKeysError, TemporalError, connect
 from worker.runtime.temporal.version_routing import UNVERSIONED, Routing, VersionRouting, own_version
@@ -17,7 +17,7 @@ CHECK = "Temporal"
 VERSIONS = "worker versions"
 
 
-async def check_temporal() -> list[Finding]:
+async def check_temporal() -> list[DoctorFinding]:
     """Check the server of the environment."""
     try:
         client = await connect()
@@ -49,7 +49,7 @@ async def check_temporal() -> list[Finding]:
     return [*findings, ok("search attributes", f"The namespace {namespace} has all of Tenon's search attributes.")]
 
 
-async def check_worker_versions(settings: Settings) -> list[Finding]:
+async def check_worker_versions(settings: Settings) -> list[DoctorFinding]:
     """Check that a worker runs of the version to which Temporal sends workflows. Empty if Temporal does not answer."""
     try:
         client = await connect()
@@ -60,7 +60,7 @@ async def check_worker_versions(settings: Settings) -> list[Finding]:
         return [unknown(VERSIONS, f"Temporal does not describe the versions of the worker: {error.message}.")]
 
 
-async def _version_finding(client: Client, settings: Settings) -> Finding:
+async def _version_finding(client: Client, settings: Settings) -> DoctorFinding:
     own = own_version(settings.cluster_name)
     routing = VersionRouting(client, own.deployment_name, names.task_queue(settings.cluster_name))
     observed = await routing.read() or Routing()

@@ -22,7 +22,7 @@ LOOK_SECONDS = 2.0
 
 
 @dataclass(slots=True)
-class Draining:
+class GroupDrain:
     """The drain of one group."""
 
     kube: Kube

@@ -73,7 +73,7 @@ Reason = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class OperatorCommand:
     """A command of an operator and how it is carried out."""
 
     verb: str
@@ -123,7 +123,7 @@ class _Target:
     handle: WorkflowHandle[Any, Any]
 
 
-def carry_out(command: Command, choice: Choice, options: Options) -> None:
+def carry_out(command: OperatorCommand, choice: Choice, options: Options) -> None:
     """Carry out a command, and exit with status 2 if a node refuses or fails, and 1 if it has not done it in time."""
     try:
         within = parse_duration(options.timeout)
@@ -158,7 +158,7 @@ async def _impacts(choice: Choice, options: Options) -> list[Impact] | None:
         return None
 
 
-def _confirm(command: Command, choice: Choice, impacts: Sequence[Impact] | None) -> None:
+def _confirm(command: OperatorCommand, choice: Choice, impacts: Sequence[Impact] | None) -> None:
     if impacts is None:
         if not typer.confirm(f"{command.verb.capitalize()} {choice.names[0]} and all its pods?"):
             raise typer.Exit(2)
@@ -172,7 +172,7 @@ def _confirm(command: Command, choice: Choice, impacts: Sequence[Impact] | None)
 
 
 async def _ask_all(
-    command: Command,
+    command: OperatorCommand,
     choice: Choice,
     impacts: Sequence[Impact] | None,
     options: Options,
@@ -199,7 +199,7 @@ async def _ask_all(
     return status
 
 
-async def _ask(target: _Target, command: Command, operator: Operator, now: datetime) -> bool:
+async def _ask(target: _Target, command: OperatorCommand, operator: Operator, now: datetime) -> bool:
     try:
         await command.request(target.handle, target.name, operator, now)
     except NodeError as error:
@@ -210,7 +210,7 @@ async def _ask(target: _Target, command: Command, operator: Operator, now: datet
     return True
 
 
-async def _follow(command: Command, targets: Sequence[_Target], asked_at: datetime, within: timedelta) -> int:
+async def _follow(command: OperatorCommand, targets: Sequence[_Target], asked_at: datetime, within: timedelta) -> int:
     """Print what happens to the nodes until it is over, and return the exit status."""
     deadline = time.monotonic() + within.total_seconds()
     shown = dict.fromkeys((target.name for target in targets), 0)

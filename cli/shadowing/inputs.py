@@ -19,7 +19,7 @@ from tenon.manifests.faults import ManifestError, Source, in_order
 from tenon.scheduling.model import InstanceType
 from tenon.shadow.nodes import OfferingPrices
 from tenon.simulation.class_types import ClassTypes
-from tenon.simulation.decisions import Question
+from tenon.simulation.decisions import PlanQuestion
 from tenon.simulation.defaults import fill_in
 from tenon.simulation.objects import Objects
 from tenon.simulation.reading import finish
@@ -62,10 +62,10 @@ class Inputs:
         return read_catalogue_file(None)[0]
 
     @cached_property
-    def question(self) -> Question:
+    def question(self) -> PlanQuestion:
         """The input to a plan, without pods."""
         class_types = ClassTypes(self.types, builtin.descriptions, self.settings.node_settings)
-        return Question(pods=(), types=self.types, types_of=class_types.of, policy=self.settings.policy())
+        return PlanQuestion(pods=(), types=self.types, types_of=class_types.of, policy=self.settings.policy())
 
     @cached_property
     def prices(self) -> OfferingPrices:

@@ -46,7 +46,7 @@ async def read_only_client() -> Kube:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class ObservedChanges:
     """What happened to pods since the last check."""
 
     present: Sequence[LivePod]
@@ -91,7 +91,7 @@ class ObservedCluster:
         with self.cache.pods.observed(self._pod_changed):
             yield
 
-    def changes(self) -> Changes:
+    def changes(self) -> ObservedChanges:
         """Return what has changed since the last call. Pods whose Node is not there yet come later."""
         leaves = set(self.cache.moving.nodes())
         removed = leaves | self._leaving
@@ -110,7 +110,7 @@ class ObservedCluster:
                 present.append(self._live(record))
         ended = list(self._ended)
         self._ended, self._evicted, self._changed = {}, set(), postponed
-        return Changes(present, ended, evicted)
+        return ObservedChanges(present, ended, evicted)
 
     def place_of(self, uid: str) -> str | None:
         """Return the Node of a pod; empty if it has none, None if the pod does not exist or needs none any more."""

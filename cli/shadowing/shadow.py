@@ -11,7 +11,7 @@ from itertools import groupby
 
 from activities import loggers
 from cli.shadowing.inputs import Inputs
-from cli.shadowing.observed import Changes, ObservedCluster
+from cli.shadowing.observed import ObservedChanges, ObservedCluster
 from cli.shadowing.store import Store
 from tenon.apis import labels
 from tenon.disruption.pass_pauses import PASS_SECONDS
@@ -54,7 +54,7 @@ class _Moment:
     """What a step needs of the cluster, read in the event loop so that a thread can use it."""
 
     now: float
-    changes: Changes
+    changes: ObservedChanges
     claims: dict[str, RealClaim]
     pending: Sequence[Pod]
     interrupted: Sequence[tuple[str, str, str]]

@@ -39,7 +39,7 @@ from tenon.rollout.waves import RolloutNode, foreseen_waves
 from tenon.schedule.node_pools import closed_clause
 from tenon.scheduling.deadline import never
 from tenon.scheduling.model import InstanceType, Plan
-from tenon.simulation.decisions import Question, price_of
+from tenon.simulation.decisions import PlanQuestion, price_of
 from tenon.simulation.document import DisruptionPart, Document, command_entry
 from tenon.simulation.model_after import model_after
 from worker.cache.cluster import ClusterCache
@@ -50,7 +50,7 @@ NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Disruption:
+class SimulatedDisruption:
     """The commands with all that the document says about them, and what they were decided for."""
 
     part: DisruptionPart
@@ -62,14 +62,14 @@ def disruption_of(
     view: PlanningView,
     cache: ClusterCache,
     plan: Plan,
-    question: Question,
+    question: PlanQuestion,
     now: datetime,
     *,
     gates: FeatureGates,
     reboots: bool,
     only: str | None = None,
     open_commands: Mapping[str, OpenCommand],
-) -> Disruption:
+) -> SimulatedDisruption:
     """Return the commands that the worker would give now, within budgets, once the plan is carried out.
 
     Nodes that the plan gives pods stay. The search has no time limit, so that the same input gives the same commands.
@@ -140,7 +140,7 @@ def disruption_of(
             for item in foreseen.forecast_times
         ],
     )
-    return Disruption(part, situation)
+    return SimulatedDisruption(part, situation)
 
 
 def _scheduled_off(

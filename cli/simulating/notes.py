@@ -10,14 +10,14 @@ from tenon.apis import labels
 from tenon.kube.offerings import OfferingKey
 from tenon.provisioning.refused_types import refusals_among
 from tenon.scheduling.model import InstanceType, Pool
-from tenon.simulation.decisions import Decision
+from tenon.simulation.decisions import SolvedProblem
 from tenon.simulation.objects import Objects
 
 ONLY_BUILT_IN = "the built-in catalogue knows us-west-2 only: name one of your region with --catalog"
 
 
 def catalogue_notes(
-    decision: Decision, types: Sequence[InstanceType], refused: Mapping[OfferingKey, datetime]
+    decision: SolvedProblem, types: Sequence[InstanceType], refused: Mapping[OfferingKey, datetime]
 ) -> Iterator[str]:
     """What the built-in catalogue cannot know of this decision."""
     if any(claim.offering.capacity_type == labels.SPOT for claim in decision.plan.claims):

@@ -36,7 +36,7 @@ from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import InstanceType
 from tenon.simulation import market, stated_scores
 from tenon.simulation.class_types import ClassTypes
-from tenon.simulation.decisions import Decision, Question, decide
+from tenon.simulation.decisions import PlanQuestion, SolvedProblem, decide
 from tenon.simulation.defaults import BEGINNING, fill_in, newest_instant
 from tenon.simulation.document import Document, LowerBounds, plan_document
 from tenon.simulation.market import MarketChange
@@ -50,7 +50,7 @@ from worker.scheduler_document import default_spread as read_document
 from worker.scheduler_document import scheduler_document
 
 if TYPE_CHECKING:  # a plan without --disruption needs nothing of this
-    from cli.simulating.disrupting import Disruption
+    from cli.simulating.disrupting import SimulatedDisruption
 
 UNUSABLE = 2
 MAX_ERRORS = 1000
@@ -104,14 +104,14 @@ class Simulation:
     view: PlanningView
     cache: FiledCache
     pending: Pending
-    question: Question
-    decision: Decision
+    question: PlanQuestion
+    decision: SolvedProblem
     now: datetime
     notes: Sequence[str]
     """What a reader must know about the input and the plan."""
     unavailable: Mapping[OfferingKey, datetime]
     """What EC2 refuses, with the time when Tenon asks for it again."""
-    disruption: Disruption | None = None
+    disruption: SimulatedDisruption | None = None
     notes_on_others: Collection[str] = ()
     """Those of the notes that say of no pod why it waits: what EC2 refuses at all, and which NodePools overlap. The
     reason of a pod names what EC2 refuses that it could use."""
@@ -200,7 +200,7 @@ def simulation_of(scope: SimulationInput) -> Simulation:
     reserved = reserved_places(view, notes) if live and simulation_settings.gates().reserved_capacity else None
     notes += [*object_notes(objects), *left_out_notes(cache)]
     class_types = ClassTypes(types, builtin.descriptions, simulation_settings.node_settings)
-    question = Question(
+    question = PlanQuestion(
         pods=pending.pods,
         types=types,
         types_of=class_types.of,
@@ -227,7 +227,7 @@ def simulation_of(scope: SimulationInput) -> Simulation:
 
 def _disruption_of(
     simulation: Simulation, scope: SimulationInput, settings: PlanSettings, notes: list[str]
-) -> Disruption:
+) -> SimulatedDisruption:
     from cli.simulating.disrupting import disruption_of
 
     try:
@@ -262,7 +262,7 @@ def _manifests(scope: SimulationInput) -> Objects:
     return objects
 
 
-def _bounds(decision: Decision) -> LowerBounds:
+def _bounds(decision: SolvedProblem) -> LowerBounds:
     """The bounds for the placed pods."""
     from tenon.scheduling.bound.lower_bound import lower_bound_of_sizing, lower_bounds  # only this needs it
 

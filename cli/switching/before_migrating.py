@@ -34,7 +34,7 @@ from cli.switching.observing import served
 from tenon.apis import labels
 from tenon.apis.json_object import JsonObject, field_at
 from tenon.manifests.yaml_writer import as_yaml
-from tenon.migration.behavior import Difference, Objects, differences
+from tenon.migration.behavior import BehaviorDifference, Objects, differences
 from tenon.sentences import counted
 from worker.settings.container_variables import variables_of
 from worker.settings.karpenters_values import ChartValues, translate
@@ -48,7 +48,7 @@ SHOWN = 20
 class Migration:
     """What a move to Tenon means for a cluster."""
 
-    differences: Sequence[Difference]
+    differences: Sequence[BehaviorDifference]
     values: ChartValues | None
     """None if Karpenter's Deployment cannot be found."""
     why_no_values: str = ""

@@ -20,7 +20,7 @@ from activities.kubernetes.resources import (
     PROVISIONERS,
     Resource,
 )
-from cli.diagnosis.finding import Finding, fault, ok, warning
+from cli.diagnosis.finding import DoctorFinding, fault, ok, warning
 from cli.diagnosis.kubernetes import check_definitions
 from cli.switching.deployments import Workload, replicas_of
 from cli.switching.observing import served
@@ -38,7 +38,7 @@ FALSE = ("0", "f", "false", "no")
 OF_ELECTION = ("DISABLE_LEADER_ELECTION", "LEADER_ELECT", "LEADER_ELECTION_NAME", "LEADER_ELECTION_NAMESPACE")
 
 
-async def before_takeover(kube: Kube, karpenter: Workload, tenon: Workload, *, stop_first: bool) -> list[Finding]:
+async def before_takeover(kube: Kube, karpenter: Workload, tenon: Workload, *, stop_first: bool) -> list[DoctorFinding]:
     """Check what a takeover needs. The findings that are faults forbid it."""
     findings = await _election(kube, karpenter, tenon)
     if stop_first:
@@ -52,7 +52,7 @@ async def before_takeover(kube: Kube, karpenter: Workload, tenon: Workload, *, s
     return findings
 
 
-async def before_handback(kube: Kube, karpenter: Workload) -> list[Finding]:
+async def before_handback(kube: Kube, karpenter: Workload) -> list[DoctorFinding]:
     """Check what a handback needs. The findings that are faults forbid it."""
     findings = [ok("Karpenter", f"The Deployment {karpenter} is there.")]
     variables = await karpenter.variables(kube)
@@ -73,7 +73,7 @@ async def before_handback(kube: Kube, karpenter: Workload) -> list[Finding]:
     return findings
 
 
-async def _election(kube: Kube, karpenter: Workload, tenon: Workload) -> list[Finding]:
+async def _election(kube: Kube, karpenter: Workload, tenon: Workload) -> list[DoctorFinding]:
     variables = await karpenter.variables(kube)
     tenons = (await tenon.variables(kube)).values
     name = variables.values.get("LEADER_ELECTION_NAME") or LEASE_NAME
@@ -96,7 +96,7 @@ async def _election(kube: Kube, karpenter: Workload, tenon: Workload) -> list[Fi
     return [*findings, *_unread(karpenter, variables)]
 
 
-def _unread(karpenter: Workload, variables: Variables) -> list[Finding]:
+def _unread(karpenter: Workload, variables: Variables) -> list[DoctorFinding]:
     """Warn of variables that may turn leader election off or rename its Lease, unseen."""
     sources = [source_name(source) for source in variables.unread_sources]
     sources += [str(entry["name"]) for entry in variables.unread_variables if entry["name"] in OF_ELECTION]
@@ -107,7 +107,7 @@ def _unread(karpenter: Workload, variables: Variables) -> list[Finding]:
     return [warning("variables", sentence, remedy)]
 
 
-def _without_election(karpenter: Workload, variables: Mapping[str, str]) -> list[Finding]:
+def _without_election(karpenter: Workload, variables: Mapping[str, str]) -> list[DoctorFinding]:
     is_disabled = variables.get("DISABLE_LEADER_ELECTION", "").lower() in TRUE
     if not is_disabled and variables.get("LEADER_ELECT", "").lower() not in FALSE:
         return []
@@ -116,7 +116,7 @@ def _without_election(karpenter: Workload, variables: Mapping[str, str]) -> list
     return [fault("leader election", sentence, remedy)]
 
 
-async def _objects(kube: Kube) -> list[Finding]:
+async def _objects(kube: Kube) -> list[DoctorFinding]:
     """Check NodePools, EC2NodeClasses and NodeClaims as `tenon validate` does."""
     bodies: list[JsonObject] = []
     for resource in (NODEPOOLS, EC2NODECLASSES, NODECLAIMS):
@@ -132,7 +132,7 @@ async def _objects(kube: Kube) -> list[Finding]:
     return [ok("objects", f"Tenon accepts all {counted(checked.checked, 'object')} of Karpenter's kinds.")]
 
 
-async def _leftovers(kube: Kube) -> list[Finding]:
+async def _leftovers(kube: Kube) -> list[DoctorFinding]:
     kinds = []
     for resource in (PROVISIONERS, AWSNODETEMPLATES, MACHINES):
         if objects := await _list(kube, resource):

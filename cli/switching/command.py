@@ -19,7 +19,7 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODES
 from cli.confirmation import confirm_beginning
 from cli.console import output_console
-from cli.diagnosis.finding import Finding, State
+from cli.diagnosis.finding import DoctorFinding, FindingState
 from cli.diagnosis.table import findings_table
 from cli.switching import checks
 from cli.switching import memory as memories
@@ -33,8 +33,8 @@ from tenon.apis import labels
 from tenon.errors import TenonError
 from tenon.kube.timestamps import time_text
 from tenon.migration import node_states
-from tenon.migration.node_states import Difference
-from tenon.migration.switch import Direction, Phase, Switch
+from tenon.migration.node_states import NodeChanges
+from tenon.migration.switch import Direction, Switch, SwitchPhase
 from tenon.sentences import counted, first_few, lasting
 from worker.runtime.election.lease import LEASE_NAME
 from worker.settings import parse_duration
@@ -119,7 +119,7 @@ async def switch(
     watcher = Watcher(kube, karpenter, tenon, leases, one_lease)
     report = partial(_report, to_stderr=options.output == "json")
     memory = await _resumed(options, remembered, watcher, report)
-    findings: list[Finding] = []
+    findings: list[DoctorFinding] = []
     if memory is None:
         if reach is not None:
             await reach()
@@ -133,7 +133,7 @@ async def switch(
         if options.output == "table":
             output_console().print(findings_table(findings))
             await _show_plan(watcher, memory)
-        if any(finding.state is State.FAULT for finding in findings):
+        if any(finding.state is FindingState.FAULT for finding in findings):
             if options.output == "json":
                 print(_document(options, watcher, memory, findings, "refused", None))
             raise SwitchError("Nothing was changed: correct the faults first.")
@@ -158,7 +158,7 @@ async def switch(
         _show_differences(changes, why_none)
         if guide.memory.switch.why_back:
             print(f"Went back: {guide.memory.switch.why_back}.", file=sys.stderr)
-    return 0 if guide.memory.switch.phase is Phase.DONE else WENT_BACK
+    return 0 if guide.memory.switch.phase is SwitchPhase.DONE else WENT_BACK
 
 
 async def _guided(guide: Guide) -> bool:
@@ -171,7 +171,7 @@ async def _guided(guide: Guide) -> bool:
         return await guide.run()
     except (TenonError, RPCError) as error:
         begun = guide.memory.switch
-        if begun.phase is Phase.BEGUN:
+        if begun.phase is SwitchPhase.BEGUN:
             raise
         name = begun.direction.value
         print(error, file=sys.stderr)
@@ -197,7 +197,7 @@ async def _resumed(
             raise SwitchError(f"There is nothing to undo: no {options.direction.value} is under way.")
         return None
     before = remembered.switch
-    if before.phase is Phase.BEGUN and not options.go_back and await _leaver_runs(watcher, before.direction):
+    if before.phase is SwitchPhase.BEGUN and not options.go_back and await _leaver_runs(watcher, before.direction):
         return None  # nothing was changed yet
     if before.direction is not options.direction:
         raise SwitchError(
@@ -208,11 +208,11 @@ async def _resumed(
         raise SwitchError(f"The {before.direction.value} under way is that of {remembered.karpenter}: name it.")
     now = utc_now()
     report(f"The {before.direction.value} of {time_text(before.began)} goes on; it is {before.phase.value}.")
-    if options.go_back and before.phase is not Phase.RETURNING:
-        is_installing = before.phase is Phase.INSTALLING and await is_install_begun(watcher.kube)
-        if before.stop_first and (is_installing or before.phase is Phase.STARTING):
+    if options.go_back and before.phase is not SwitchPhase.RETURNING:
+        is_installing = before.phase is SwitchPhase.INSTALLING and await is_install_begun(watcher.kube)
+        if before.stop_first and (is_installing or before.phase is SwitchPhase.STARTING):
             raise SwitchError("Karpenter cannot read what Tenon's CRDs store: there is no way back from here.")
-        return replace(remembered, switch=before.entered(Phase.RETURNING, now, "a person asked for it"))
+        return replace(remembered, switch=before.entered(SwitchPhase.RETURNING, now, "a person asked for it"))
     return replace(remembered, switch=replace(before.resumed(now), timeout=options.timeout))
 
 
@@ -287,7 +287,7 @@ def plan(begun: Switch, unsettled: Sequence[str]) -> list[str]:
     return steps
 
 
-def _show_differences(changes: Difference | None, why_none: str) -> None:
+def _show_differences(changes: NodeChanges | None, why_none: str) -> None:
     if changes is None:
         print(why_none)
         return
@@ -305,9 +305,9 @@ def _document(
     options: Options,
     watcher: Watcher,
     memory: Memory,
-    findings: Sequence[Finding],
+    findings: Sequence[DoctorFinding],
     outcome: str,
-    changes: Difference | None,
+    changes: NodeChanges | None,
 ) -> str:
     document: dict[str, Any] = {
         "direction": options.direction.value,

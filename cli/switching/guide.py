@@ -15,8 +15,8 @@ from cli.switching import memory as memories
 from cli.switching.deployments import Workload
 from cli.switching.memory import Memory
 from cli.switching.observing import Watcher
-from tenon.migration.node_states import Difference, difference, instances
-from tenon.migration.switch import Direction, Step, StepKind, decide, waiting
+from tenon.migration.node_states import NodeChanges, difference, instances
+from tenon.migration.switch import Direction, StepKind, SwitchStep, decide, waiting
 from worker.runtime.temporal.temporal_client import TemporalError
 
 LOOK_SECONDS = 1.0
@@ -66,13 +66,13 @@ class Guide:
                 await asyncio.sleep(LOOK_SECONDS)
         return True
 
-    async def differences(self) -> Difference | None:
+    async def differences(self) -> NodeChanges | None:
         """What changed since the switch began; None if the cluster has too many nodes to record."""
         if self.memory.instances is None:
             return None
         return difference(self.memory.instances, instances(await self.watcher.claims()))
 
-    async def _carry_out(self, step: Step) -> None:
+    async def _carry_out(self, step: SwitchStep) -> None:
         switch = self.memory.switch
         match step.kind:
             case StepKind.WAIT:
@@ -93,7 +93,7 @@ class Guide:
             self.memory = replace(self.memory, switch=switch.entered(step.then, utc_now(), step.why_back))
             await self._remember()
 
-    async def _clear(self, step: Step) -> Step:
+    async def _clear(self, step: SwitchStep) -> SwitchStep:
         """Clear, and return the step that this was. Neither controller runs, so no failure may end the guide there."""
         try:
             await self.clear()

@@ -14,7 +14,7 @@ from cli.switching.memory import Memory
 from tenon.apis import labels
 from tenon.apis.json_object import JsonObject
 from tenon.migration import node_states
-from tenon.migration.switch import Controller, Direction, Observation, Phase
+from tenon.migration.switch import ControllerDeployment, Direction, SwitchObservation, SwitchPhase
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class Watcher:
     one_lease: bool = False
     """The Leases of both are in one namespace, so they are the same."""
 
-    async def observe(self, memory: Memory) -> Observation:
+    async def observe(self, memory: Memory) -> SwitchObservation:
         """Look at what the phase of the switch needs."""
         switch = memory.switch
         holders = await self.leases.holders()
@@ -38,13 +38,13 @@ class Watcher:
         leaver, successor = (karpenter, tenon) if is_takeover else (tenon, karpenter)
         unsettled: list[str] = []
         behind: list[str] = []
-        if switch.phase is Phase.BEGUN:
+        if switch.phase is SwitchPhase.BEGUN:
             nodes = await self.kube.list(NODES, label_selector=labels.NODEPOOL)
             unsettled = node_states.unsettled(await self.claims(), nodes)
-        elif switch.phase is Phase.STARTING and is_takeover and successor.renews_lease:
+        elif switch.phase is SwitchPhase.STARTING and is_takeover and successor.renews_lease:
             pools, claims = await asyncio.gather(self.pools(), self.claims())
             behind = node_states.behind(pools, claims, memory.unready)
-        return Observation(utc_now(), leaver, successor, unsettled, behind, self.one_lease)
+        return SwitchObservation(utc_now(), leaver, successor, unsettled, behind, self.one_lease)
 
     async def claims(self) -> list[JsonObject]:
         """All NodeClaims, in the version that the API server stores."""
@@ -54,7 +54,7 @@ class Watcher:
         """All NodePools, in the version that the API server stores."""
         return await self.kube.list(await served(self.kube, NODEPOOLS))
 
-    async def _controller(self, workload: Workload, holders: list[Holder]) -> Controller:
+    async def _controller(self, workload: Workload, holders: list[Holder]) -> ControllerDeployment:
         deployment = await workload.read(self.kube)
         pods = await workload.pods(self.kube, deployment)
         if workload is self.karpenter:  # another controller's Lease in another namespace is not Karpenter's
@@ -65,7 +65,7 @@ class Watcher:
                 if holder.namespace == workload.namespace
                 or any(holder.identity.startswith(name) for name in identities)
             ]
-        return Controller(
+        return ControllerDeployment(
             name=workload.title,
             replicas=replicas_of(deployment),
             pods=len(pods),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenon.apis.crd_kinds import RESOURCES, Column, Resource, Version
+from tenon.apis.crd_kinds import RESOURCES, CustomResource, PrinterColumn, Version
 from tenon.apis.json_object import JsonObject
 from tenon.apis.structural import root_schema, stored_schema
 
@@ -25,7 +25,7 @@ def custom_resource_definitions(*, checked_by_tenon: bool = False) -> dict[str, 
     return {resource.file_name: _definition(resource, checked_by_tenon) for resource in RESOURCES}
 
 
-def _definition(resource: Resource, checked_by_tenon: bool) -> JsonObject:
+def _definition(resource: CustomResource, checked_by_tenon: bool) -> JsonObject:
     names: JsonObject = {
         "kind": resource.kind,
         "listKind": f"{resource.kind}List",
@@ -64,6 +64,6 @@ def _version(version: Version, *, stored: bool) -> JsonObject:
     }
 
 
-def _printer_column(column: Column) -> JsonObject:
+def _printer_column(column: PrinterColumn) -> JsonObject:
     described: JsonObject = {"name": column.name, "type": column.type, "jsonPath": column.path}
     return described | ({"priority": 1} if column.wide else {})

@@ -24,7 +24,7 @@ from tenon.apis.nodeschedule import NodeSchedule
 
 
 @dataclass(frozen=True)
-class Column:
+class PrinterColumn:
     """A column of `kubectl get`. A wide column appears only with ``-o wide``."""
 
     name: str
@@ -37,12 +37,12 @@ class Column:
 class Version:
     name: str
     model: type[ApiModel]
-    columns: Sequence[Column]
+    columns: Sequence[PrinterColumn]
     scale: dict[str, str] | None = field(default=None, hash=False)
 
 
 @dataclass(frozen=True)
-class Resource:
+class CustomResource:
     """The parts of a CustomResourceDefinition other than its schemas. The first version is the storage version."""
 
     group: str
@@ -80,20 +80,20 @@ def _condition(type_: str, field_: str = "status") -> str:
     return f'.status.conditions[?(@.type=="{type_}")].{field_}'
 
 
-_READY = Column("Ready", _condition("Ready"))
-_AGE = Column("Age", ".metadata.creationTimestamp", "date")
-_WEIGHT = Column("Weight", ".spec.weight", "integer", wide=True)
-_ROLE = Column("Role", ".spec.role", wide=True)
-_TYPE = Column("Type", _label(labels.INSTANCE_TYPE))
-_ZONE = Column("Zone", _label(labels.ZONE))
-_NODE = Column("Node", ".status.nodeName")
-_POOL = Column("NodePool", _label(labels.NODEPOOL), wide=True)
-_CLASS = Column("NodeClass", ".spec.nodeClassRef.name", wide=True)
-_CLASS_OF_POOL = Column("NodeClass", ".spec.template.spec.nodeClassRef.name")
-_WIDE_CAPACITY = Column("Capacity", _label(labels.CAPACITY_TYPE), wide=True)
+_READY = PrinterColumn("Ready", _condition("Ready"))
+_AGE = PrinterColumn("Age", ".metadata.creationTimestamp", "date")
+_WEIGHT = PrinterColumn("Weight", ".spec.weight", "integer", wide=True)
+_ROLE = PrinterColumn("Role", ".spec.role", wide=True)
+_TYPE = PrinterColumn("Type", _label(labels.INSTANCE_TYPE))
+_ZONE = PrinterColumn("Zone", _label(labels.ZONE))
+_NODE = PrinterColumn("Node", ".status.nodeName")
+_POOL = PrinterColumn("NodePool", _label(labels.NODEPOOL), wide=True)
+_CLASS = PrinterColumn("NodeClass", ".spec.nodeClassRef.name", wide=True)
+_CLASS_OF_POOL = PrinterColumn("NodeClass", ".spec.template.spec.nodeClassRef.name")
+_WIDE_CAPACITY = PrinterColumn("Capacity", _label(labels.CAPACITY_TYPE), wide=True)
 
 RESOURCES = (
-    Resource(
+    CustomResource(
         labels.GROUP,
         "nodepools",
         (
@@ -102,22 +102,22 @@ RESOURCES = (
                 NodePool,
                 (
                     _CLASS_OF_POOL,
-                    Column("Nodes", ".status.nodes", "integer"),
+                    PrinterColumn("Nodes", ".status.nodes", "integer"),
                     _READY,
                     _AGE,
                     _WEIGHT,
-                    Column("CPU", ".status.resources.cpu", wide=True),
-                    Column("Memory", ".status.resources.memory", wide=True),
-                    Column("Limit", ".spec.limits.cpu", wide=True),
-                    Column("Capacity", _condition("CapacityAvailable"), wide=True),
-                    Column("Price", ".status.pricePerHour", wide=True),
+                    PrinterColumn("CPU", ".status.resources.cpu", wide=True),
+                    PrinterColumn("Memory", ".status.resources.memory", wide=True),
+                    PrinterColumn("Limit", ".spec.limits.cpu", wide=True),
+                    PrinterColumn("Capacity", _condition("CapacityAvailable"), wide=True),
+                    PrinterColumn("Price", ".status.pricePerHour", wide=True),
                 ),
                 scale={"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.nodes"},
             ),
             Version("v1beta1", v1beta1.NodePool, (_CLASS_OF_POOL, _WEIGHT)),
         ),
     ),
-    Resource(
+    CustomResource(
         labels.GROUP,
         "nodeclaims",
         (
@@ -126,26 +126,26 @@ RESOURCES = (
                 NodeClaim,
                 (
                     _TYPE,
-                    Column("Capacity", _label(labels.CAPACITY_TYPE)),
+                    PrinterColumn("Capacity", _label(labels.CAPACITY_TYPE)),
                     _ZONE,
                     _NODE,
                     _READY,
                     _AGE,
-                    Column("ImageID", ".status.imageID", wide=True),
-                    Column("ID", ".status.providerID", wide=True),
+                    PrinterColumn("ImageID", ".status.imageID", wide=True),
+                    PrinterColumn("ID", ".status.providerID", wide=True),
                     _POOL,
                     _CLASS,
-                    Column("Drifted", _condition("Drifted"), wide=True),
-                    Column("Price", _annotation(labels.LAUNCH_PRICE), wide=True),
-                    Column("Kept", _annotation(labels.KEEP_UNTIL), wide=True),
-                    Column("Leaves", _condition("DisruptionReason", "reason"), wide=True),
-                    Column("Drain", _condition("Drained", "message"), wide=True),
+                    PrinterColumn("Drifted", _condition("Drifted"), wide=True),
+                    PrinterColumn("Price", _annotation(labels.LAUNCH_PRICE), wide=True),
+                    PrinterColumn("Kept", _annotation(labels.KEEP_UNTIL), wide=True),
+                    PrinterColumn("Leaves", _condition("DisruptionReason", "reason"), wide=True),
+                    PrinterColumn("Drain", _condition("Drained", "message"), wide=True),
                 ),
             ),
             Version("v1beta1", v1beta1.NodeClaim, (_TYPE, _ZONE, _NODE, _READY, _AGE, _WIDE_CAPACITY, _POOL, _CLASS)),
         ),
     ),
-    Resource(
+    CustomResource(
         labels.AWS_GROUP,
         "ec2nodeclasses",
         (
@@ -154,13 +154,13 @@ RESOURCES = (
         ),
         short_names=("ec2nc", "ec2ncs"),
     ),
-    Resource(
+    CustomResource(
         labels.GROUP,
         "nodeoverlays",
         (Version("v1alpha1", NodeOverlay, (_READY, _AGE, _WEIGHT)),),
         short_names=("overlays",),
     ),
-    Resource(
+    CustomResource(
         labels.TENON_GROUP,
         "noderepairpolicies",
         (
@@ -168,18 +168,18 @@ RESOURCES = (
                 "v1alpha1",
                 NodeRepairPolicy,
                 (
-                    Column("NodePools", ".status.nodePools", "integer"),
-                    Column("Matching", ".status.matchingNodes", "integer"),
+                    PrinterColumn("NodePools", ".status.nodePools", "integer"),
+                    PrinterColumn("Matching", ".status.matchingNodes", "integer"),
                     _READY,
                     _AGE,
                     _WEIGHT,
-                    Column("Conditions", ".spec.faults[*].conditionType", wide=True),
+                    PrinterColumn("Conditions", ".spec.faults[*].conditionType", wide=True),
                 ),
             ),
         ),
         short_names=("nrp",),
     ),
-    Resource(
+    CustomResource(
         labels.TENON_GROUP,
         "noderollouts",
         (
@@ -187,18 +187,18 @@ RESOURCES = (
                 "v1alpha1",
                 NodeRollout,
                 (
-                    Column("NodePools", ".status.nodePools[*].name"),
-                    Column("Phase", ".status.nodePools[*].phase"),
-                    Column("Wave", ".status.nodePools[*].wave"),
+                    PrinterColumn("NodePools", ".status.nodePools[*].name"),
+                    PrinterColumn("Phase", ".status.nodePools[*].phase"),
+                    PrinterColumn("Wave", ".status.nodePools[*].wave"),
                     _READY,
                     _AGE,
-                    Column("OnFailure", ".spec.onFailure", wide=True),
+                    PrinterColumn("OnFailure", ".spec.onFailure", wide=True),
                 ),
             ),
         ),
         short_names=("nro",),
     ),
-    Resource(
+    CustomResource(
         labels.TENON_GROUP,
         "disruptionfreezes",
         (
@@ -206,18 +206,18 @@ RESOURCES = (
                 "v1alpha1",
                 DisruptionFreeze,
                 (
-                    Column("Active", ".status.active", "boolean"),
-                    Column("Changes", ".status.nextChange"),
-                    Column("NodePools", ".status.nodePools", "integer"),
-                    Column("Reason", ".spec.reason"),
+                    PrinterColumn("Active", ".status.active", "boolean"),
+                    PrinterColumn("Changes", ".status.nextChange"),
+                    PrinterColumn("NodePools", ".status.nodePools", "integer"),
+                    PrinterColumn("Reason", ".spec.reason"),
                     _AGE,
-                    Column("By", ".spec.requestedBy", wide=True),
+                    PrinterColumn("By", ".spec.requestedBy", wide=True),
                 ),
             ),
         ),
         short_names=("freeze", "freezes"),
     ),
-    Resource(
+    CustomResource(
         labels.TENON_GROUP,
         "nodeschedules",
         (
@@ -225,19 +225,19 @@ RESOURCES = (
                 "v1alpha1",
                 NodeSchedule,
                 (
-                    Column("Zone", ".spec.timeZone"),
-                    Column("NodePools", ".spec.nodePools"),
-                    Column("Holds", ".status.nodePools[*].holds"),
-                    Column("Changes", ".status.nextChange"),
-                    Column("Suspended", ".spec.suspend", "boolean", wide=True),
-                    Column("Applied", '.status.conditions[?(@.type=="Applied")].status', wide=True),
+                    PrinterColumn("Zone", ".spec.timeZone"),
+                    PrinterColumn("NodePools", ".spec.nodePools"),
+                    PrinterColumn("Holds", ".status.nodePools[*].holds"),
+                    PrinterColumn("Changes", ".status.nextChange"),
+                    PrinterColumn("Suspended", ".spec.suspend", "boolean", wide=True),
+                    PrinterColumn("Applied", '.status.conditions[?(@.type=="Applied")].status', wide=True),
                     _AGE,
                 ),
             ),
         ),
         short_names=("nsched",),
     ),
-    Resource(
+    CustomResource(
         BUFFER_GROUP,
         "capacitybuffers",
         (
@@ -245,12 +245,12 @@ RESOURCES = (
                 "v1beta1",
                 CapacityBuffer,
                 (
-                    Column("Strategy", ".spec.provisioningStrategy"),
-                    Column("PodTemplate", ".status.podTemplateRef.name"),
-                    Column("Replicas", ".status.replicas", "integer"),
-                    Column("ConditionsType", ".status.conditions[*].type"),
-                    Column("ConditionsStatus", ".status.conditions[*].status"),
-                    Column("ConditionsReason", ".status.conditions[*].reason"),
+                    PrinterColumn("Strategy", ".spec.provisioningStrategy"),
+                    PrinterColumn("PodTemplate", ".status.podTemplateRef.name"),
+                    PrinterColumn("Replicas", ".status.replicas", "integer"),
+                    PrinterColumn("ConditionsType", ".status.conditions[*].type"),
+                    PrinterColumn("ConditionsStatus", ".status.conditions[*].status"),
+                    PrinterColumn("ConditionsReason", ".status.conditions[*].reason"),
                     _AGE,
                 ),
             ),
@@ -259,12 +259,12 @@ RESOURCES = (
         category="autoscaling",
         scope="Namespaced",
     ),
-    Resource(
+    CustomResource(
         labels.GROUP,
         "provisioners",
-        (Version("v1alpha5", v1alpha5.Provisioner, (Column("Template", ".spec.providerRef.name"), _WEIGHT)),),
+        (Version("v1alpha5", v1alpha5.Provisioner, (PrinterColumn("Template", ".spec.providerRef.name"), _WEIGHT)),),
     ),
-    Resource(
+    CustomResource(
         labels.GROUP,
         "machines",
         (
@@ -278,11 +278,11 @@ RESOURCES = (
                     _READY,
                     _AGE,
                     _WIDE_CAPACITY,
-                    Column("Provisioner", _label(f"{labels.GROUP}/provisioner-name"), wide=True),
-                    Column("Template", ".spec.machineTemplateRef.name", wide=True),
+                    PrinterColumn("Provisioner", _label(f"{labels.GROUP}/provisioner-name"), wide=True),
+                    PrinterColumn("Template", ".spec.machineTemplateRef.name", wide=True),
                 ),
             ),
         ),
     ),
-    Resource(labels.AWS_GROUP, "awsnodetemplates", (Version("v1alpha1", v1alpha1.AWSNodeTemplate, (_AGE,)),)),
+    CustomResource(labels.AWS_GROUP, "awsnodetemplates", (Version("v1alpha1", v1alpha1.AWSNodeTemplate, (_AGE,)),)),
 )

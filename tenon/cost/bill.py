@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from tenon.kube.stopped_times import runs, stopped_times
 from tenon.money import LEAST_CHARGED, instance_charge, nanos, of_time
-from tenon.record.entries import Entry, LaunchEntry, NodeFacts, RemovalEntry
+from tenon.record.entries import Entry, LaunchEntry, RecordedNode, RemovalEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def _ends(launches: Mapping[str, LaunchEntry], removed: Mapping[str, Lifetime]) 
     return ends
 
 
-def _lifetime(facts: NodeFacts, launched_at: datetime, ended_at: datetime | None, stopped: str = "") -> Lifetime:
+def _lifetime(facts: RecordedNode, launched_at: datetime, ended_at: datetime | None, stopped: str = "") -> Lifetime:
     return Lifetime(
         instance=facts.instance,
         claim=facts.claim,

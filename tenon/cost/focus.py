@@ -76,7 +76,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class BillingAccount:
     """Who pays, and where the cluster is."""
 
     account: str
@@ -99,7 +99,7 @@ Attribute = Callable[[Sequence[Lifetime], datetime, datetime], Attribution]
 
 
 def focus_rows(
-    lifetimes: Iterable[Lifetime], since: datetime, until: datetime, account: Account, attribute: Attribute
+    lifetimes: Iterable[Lifetime], since: datetime, until: datetime, account: BillingAccount, attribute: Attribute
 ) -> Iterator[dict[str, str]]:
     """Yield the rows of a window. Instances without a known price have none."""
     by_offer: dict[_Offer, list[Lifetime]] = {}
@@ -139,7 +139,7 @@ def _month(moment: datetime) -> tuple[datetime, datetime]:
 
 
 def _row(
-    pool: str, consumer: Consumer, amount: int, offer: _Offer, start: datetime, end: datetime, account: Account
+    pool: str, consumer: Consumer, amount: int, offer: _Offer, start: datetime, end: datetime, account: BillingAccount
 ) -> dict[str, str]:
     cost, price = decimal_text(amount), decimal_text(offer.price)
     quantity = f"{(Decimal(amount) / offer.price).quantize(_QUANTITY_DIGITS).normalize():f}"

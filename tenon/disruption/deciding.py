@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from tenon.apis.reasons import Reason
-from tenon.disruption.decision import Blocked, Command, Decision, Proposal, Verdict
+from tenon.disruption.decision import BalancedVerdict, Command, Decision, DisruptionBlocked, Proposal
 from tenon.disruption.methods import METHODS
 from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.drift import BLOCKED_AFTER
@@ -50,9 +50,9 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS, context: M
     next_passes: list[datetime] = []
     failed: dict[str, Exception] = {}
     counts: Counter[Reason] = Counter()
-    blocked: dict[str, Blocked] = {}
+    blocked: dict[str, DisruptionBlocked] = {}
     unconsolidatable: dict[str, str] = {}
-    verdicts: list[Verdict] = []
+    verdicts: list[BalancedVerdict] = []
     cursor: PassCursor | None = None
     is_cut = False
     for method in methods:
@@ -137,7 +137,7 @@ def _proposal(method: Method, situation: Situation) -> tuple[Proposal, int]:
     """Return what a method proposes, with what the table says of the other nodes; and how many nodes it chose from."""
     allowed: list[ManagedNode] = []
     later: list[datetime] = []
-    blocked: dict[str, Blocked] = {}
+    blocked: dict[str, DisruptionBlocked] = {}
     unconsolidatable: dict[str, str] = {}
     moves_pods = method.reason.traits.moves_pods
     for node in sorted(situation.nodes, key=lambda node: node.claim):
@@ -152,7 +152,7 @@ def _proposal(method: Method, situation: Situation) -> tuple[Proposal, int]:
         if not moves_pods or (first := reported(holds(node, situation, method.reason))) is None:
             continue  # `why_nodes_stay` says it of empty nodes
         if not method.reason.traits.is_consolidation:
-            blocked[node.claim] = Blocked(cause, first.event)
+            blocked[node.claim] = DisruptionBlocked(cause, first.event)
             later.append(situation.now + BLOCKED_AFTER)
         elif not first.blocker.is_about_node:  # `why_nodes_stay` says it
             unconsolidatable[node.claim] = first.event

@@ -95,7 +95,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class BalancedVerdict:
     """What a NodePool with the policy Balanced says about a move (DIS-42)."""
 
     pool: str
@@ -110,7 +110,7 @@ class Verdict:
     """Of such a move: what it disrupts, as a part of what moving all pods of the NodePool would."""
 
 
-class Blocked(NamedTuple):
+class DisruptionBlocked(NamedTuple):
     """Why a node cannot leave although a method wants it to."""
 
     cause: str
@@ -129,11 +129,11 @@ class Proposal:
 
     commands: tuple[Command, ...] = ()
     next_pass: datetime | None = None
-    blocked: Mapping[str, Blocked] = field(default_factory=dict)
+    blocked: Mapping[str, DisruptionBlocked] = field(default_factory=dict)
     """By NodeClaim, why it cannot leave although the method's reason holds (DIS-15)."""
     unconsolidatable: Mapping[str, str] = field(default_factory=dict)
     """By NodeClaim, why consolidation leaves its node as it is, in a sentence for an event (EVT-02)."""
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[BalancedVerdict, ...] = ()
     """The moves that Balanced judged."""
     cursor: PassCursor | None = None
     """Where the next pass goes on; None if this one looked at all nodes."""
@@ -154,11 +154,11 @@ class Decision:
     """By method name, the exception it raised. Other methods are not affected."""
     eligible: Mapping[Reason, int] = field(default_factory=dict)
     """By reason, how many nodes the methods would disrupt now if the budgets had no limit (MET-32)."""
-    blocked: Mapping[str, Blocked] = field(default_factory=dict)
+    blocked: Mapping[str, DisruptionBlocked] = field(default_factory=dict)
     """By NodeClaim, why it cannot leave although a method's reason holds, by the first such method."""
     unconsolidatable: Mapping[str, str] = field(default_factory=dict)
     """By NodeClaim, why consolidation leaves its node as it is."""
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[BalancedVerdict, ...] = ()
     """The moves that Balanced judged."""
     cursor: PassCursor | None = None
     """Where the next pass of consolidation goes on; None if this one looked at all nodes, or failed."""

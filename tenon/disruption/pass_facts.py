@@ -24,7 +24,7 @@ from tenon.scheduling.deadline import never
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFacts:
+class PassNodeFacts:
     """What a pass may do with a node."""
 
     reasons: frozenset[Reason]
@@ -34,7 +34,7 @@ class NodeFacts:
     released: int = 0
     """How often a pod of it that do-not-disrupt kept ended, went away or lost the annotation."""
 
-    def offer_more_than(self, before: NodeFacts) -> bool:
+    def offer_more_than(self, before: PassNodeFacts) -> bool:
         """Return whether the node may leave for one more reason, is no longer kept by a pod, or has more room."""
         return (
             not self.reasons <= before.reasons
@@ -50,7 +50,7 @@ class PassFacts:
     policies: Mapping[str, PoolPolicy]
     budgets: Mapping[tuple[str, Reason], int]
     """How many nodes of each NodePool may leave for a reason."""
-    nodes: Mapping[str, NodeFacts]
+    nodes: Mapping[str, PassNodeFacts]
     """By NodeClaim, without those whose consolidateAfter is not over."""
     evictions_allowed: int
     """How often a PodDisruptionBudget may have begun to allow evictions, which may select pods of many nodes."""
@@ -99,7 +99,7 @@ def pass_facts(
         policies=situation.policies,
         budgets={(pool, reason): budgets[reason].left(pool) for pool in situation.policies for reason in MOVING},
         nodes={
-            claim: NodeFacts(frozenset(reasons), used.get(claim, {}), released.get(claim, 0))
+            claim: PassNodeFacts(frozenset(reasons), used.get(claim, {}), released.get(claim, 0))
             for claim, reasons in _reasons(situation).items()
         },
         evictions_allowed=evictions_allowed,

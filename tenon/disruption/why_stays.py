@@ -8,7 +8,7 @@ from functools import cached_property
 from tenon.apis import labels
 from tenon.apis.nodepool import Budget
 from tenon.apis.reasons import Reason
-from tenon.disruption.decision import Blocked
+from tenon.disruption.decision import DisruptionBlocked
 from tenon.disruption.methods import moving_methods
 from tenon.disruption.methods.balanced import LEAST_SCORE, Balance, approved
 from tenon.disruption.methods.consolidation import closed_nodes, nodes_within_consolidate_after
@@ -44,7 +44,7 @@ class WhyStays:
         self,
         situation: Situation,
         *,
-        blocked: Mapping[str, Blocked] | None = None,
+        blocked: Mapping[str, DisruptionBlocked] | None = None,
         spot_to_spot: bool = False,
     ) -> None:
         """Prepare the simulations.

@@ -61,7 +61,7 @@ _WARM = {
 }
 
 
-class Disruption(NamedTuple):
+class NodeDisruption(NamedTuple):
     """The state, and why in a clause."""
 
     state: DisruptionState
@@ -75,7 +75,7 @@ def disruption_of(
     pool: ObjectRecord | None,
     now: datetime,
     event: str = "",
-) -> Disruption:
+) -> NodeDisruption:
     """Return what removes or keeps a node: the most important of all that holds.
 
     ``event``: the message of its last event DisruptionBlocked, if that is recent.
@@ -83,23 +83,25 @@ def disruption_of(
     if claim is None:
         why = "cordoned" if node is not None and UNSCHEDULABLE in node.taints else ""
         leaves = node is not None and node.deleting
-        return Disruption(DisruptionState.LEAVING if leaves else DisruptionState.UNMANAGED, why)
+        return NodeDisruption(DisruptionState.LEAVING if leaves else DisruptionState.UNMANAGED, why)
     if claim.deleting or (node is not None and node.deleting):
-        return Disruption(DisruptionState.LEAVING, removal_text(why_leaving(claim)))
+        return NodeDisruption(DisruptionState.LEAVING, removal_text(why_leaving(claim)))
     if claim.disrupted_by:
         reason = claim.condition(DISRUPTION_REASON).get("reason") or ""
-        return Disruption(DisruptionState.IN_COMMAND, f"command {claim.disrupted_by}{f': {reason}' if reason else ''}")
+        return NodeDisruption(
+            DisruptionState.IN_COMMAND, f"command {claim.disrupted_by}{f': {reason}' if reason else ''}"
+        )
     if not claim.initialized:
-        return Disruption(DisruptionState.STARTING)
+        return NodeDisruption(DisruptionState.STARTING)
     if claim.warm:
-        return Disruption(DisruptionState.WARM, _WARM[claim.warm])
+        return NodeDisruption(DisruptionState.WARM, _WARM[claim.warm])
     node_annotations = node.annotations if node is not None else {}
     if annotation := node_protection(claim.annotations, node_annotations, claim.keep_until, now):
-        return Disruption(DisruptionState.PROTECTED, annotation)
+        return NodeDisruption(DisruptionState.PROTECTED, annotation)
     if pod_text := _protected_pods(pods, now):
-        return Disruption(DisruptionState.PROTECTED, pod_text)
+        return NodeDisruption(DisruptionState.PROTECTED, pod_text)
     if event:
-        return Disruption(DisruptionState.BLOCKED, event)
+        return NodeDisruption(DisruptionState.BLOCKED, event)
     return _of_conditions(claim, pool, sum(pod.reschedulable for pod in pods), now)
 
 
@@ -112,21 +114,21 @@ def _protected_pods(pods: Iterable[PodRecord], now: datetime) -> str:
     return f"pod {key}{more}: {why}"
 
 
-def _of_conditions(claim: ClaimRecord, pool: ObjectRecord | None, pods: int, now: datetime) -> Disruption:
+def _of_conditions(claim: ClaimRecord, pool: ObjectRecord | None, pods: int, now: datetime) -> NodeDisruption:
     if claim.is_true(DRIFTED):
         condition = claim.condition(DRIFTED)
-        return Disruption(DisruptionState.DRIFTED, str(condition.get("message") or condition.get("reason") or ""))
+        return NodeDisruption(DisruptionState.DRIFTED, str(condition.get("message") or condition.get("reason") or ""))
     expires_at = expiry_of(claim)
     if expires_at is not None and expires_at - now <= EXPIRES_SOON:
-        return Disruption(DisruptionState.EXPIRING, f"expires at {time_text(expires_at)}")
+        return NodeDisruption(DisruptionState.EXPIRING, f"expires at {time_text(expires_at)}")
     if pool is not None and (never := _never(pool)):
-        return Disruption(DisruptionState.NEVER, never)
+        return NodeDisruption(DisruptionState.NEVER, never)
     if pool is not None and pods and _rules(pool).get("consolidationPolicy") == "WhenEmpty":
         why = f"consolidationPolicy of NodePool {pool.name} is WhenEmpty, and it has {counted(pods, 'pod')}"
-        return Disruption(DisruptionState.IN_USE, why)
+        return NodeDisruption(DisruptionState.IN_USE, why)
     if claim.is_true(CONSOLIDATABLE):
-        return Disruption(DisruptionState.CONSOLIDATABLE, "consolidateAfter is over")
-    return Disruption(DisruptionState.RESTING, "consolidateAfter is not over")
+        return NodeDisruption(DisruptionState.CONSOLIDATABLE, "consolidateAfter is over")
+    return NodeDisruption(DisruptionState.RESTING, "consolidateAfter is not over")
 
 
 def expiry_of(claim: ClaimRecord) -> datetime | None:

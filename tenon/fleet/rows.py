@@ -9,7 +9,7 @@ from datetime import datetime
 from tenon.apis import labels
 from tenon.apis.warm import STOPPED
 from tenon.ec2.types.instance_types import Prices
-from tenon.fleet.disruption_state import Disruption, DisruptionState, disruption_of, expiry_of
+from tenon.fleet.disruption_state import DisruptionState, NodeDisruption, disruption_of, expiry_of
 from tenon.fleet.stage import stage_of
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord, ObjectRecord, PodRecord
@@ -116,7 +116,7 @@ def node_row(
     labels_ = {**(claim.labels if claim is not None else {}), **(node.labels if node is not None else {})}
     instance_type, zone = labels_.get(labels.INSTANCE_TYPE, ""), labels_.get(labels.ZONE, "")
     capacity_type = _capacity_type(labels_)
-    disruption: Disruption = disruption_of(claim, node, running_pods, pool, now, event)
+    disruption: NodeDisruption = disruption_of(claim, node, running_pods, pool, now, event)
     return NodeRow(
         node=node.name if node is not None else "",
         claim=claim.name if claim is not None else "",

@@ -24,7 +24,7 @@ NO_NODE = ("0", "0%")
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class BehaviorDifference:
     """One object that would behave otherwise."""
 
     kind: str
@@ -54,15 +54,15 @@ class Objects:
     """Karpenter's feature gates that are stated."""
 
 
-Rule = Callable[[Objects], Iterator[Difference]]
+Rule = Callable[[Objects], Iterator[BehaviorDifference]]
 
 
-def differences(objects: Objects) -> list[Difference]:
+def differences(objects: Objects) -> list[BehaviorDifference]:
     """Return what would behave otherwise, in the order of the rules."""
     return [item for rule in RULES for item in rule(objects)]
 
 
-def _forgotten_drift(objects: Objects) -> Iterator[Difference]:
+def _forgotten_drift(objects: Objects) -> Iterator[BehaviorDifference]:
     owners = {
         "NodePool": {_name(pool): pool for pool in objects.pools},
         "EC2NodeClass": {_name(node_class): node_class for node_class in objects.classes},
@@ -76,7 +76,7 @@ def _forgotten_drift(objects: Objects) -> Iterator[Difference]:
             if owner is not None and _differ(owner, claim, key):
                 sentence = f"{kind} {name} was changed and this node has not drifted yet: the change no longer counts."
                 action = "wait until Karpenter has replaced it, or drain it afterwards"
-                yield Difference("NodeClaim", _name(claim), "QRK-15", sentence, action)
+                yield BehaviorDifference("NodeClaim", _name(claim), "QRK-15", sentence, action)
 
 
 def _differ(owner: JsonObject, claim: JsonObject, key: str) -> bool:
@@ -86,7 +86,7 @@ def _differ(owner: JsonObject, claim: JsonObject, key: str) -> bool:
     return same_version and key in ours and key in its and ours[key] != its[key]
 
 
-def _begun_disruptions(objects: Objects) -> Iterator[Difference]:
+def _begun_disruptions(objects: Objects) -> Iterator[BehaviorDifference]:
     leaving = {
         str((claim.get("status") or {}).get("providerID") or "")
         for claim in objects.claims
@@ -97,10 +97,10 @@ def _begun_disruptions(objects: Objects) -> Iterator[Difference]:
         is_tainted = any(taint.get("key") in DISRUPTED for taint in taints)
         if is_tainted and str((node.get("spec") or {}).get("providerID") or "") not in leaving:
             sentence = "Karpenter has begun to disrupt it. Tenon removes the taint, and decides again."
-            yield Difference("Node", _name(node), "QRK-01", sentence)
+            yield BehaviorDifference("Node", _name(node), "QRK-01", sentence)
 
 
-def _old_objects(objects: Objects) -> Iterator[Difference]:
+def _old_objects(objects: Objects) -> Iterator[BehaviorDifference]:
     sentences = {
         "Provisioner": "becomes a NodePool, unless it is older than a NodePool; Karpenter since 0.33 ignores it.",
         "AWSNodeTemplate": "becomes an EC2NodeClass; Karpenter since 0.33 ignores it.",
@@ -109,14 +109,14 @@ def _old_objects(objects: Objects) -> Iterator[Difference]:
     for item in objects.old:
         kind = str(item.get("kind") or "")
         sentence = f"{kind} {_name(item)} {sentences.get(kind, 'acts under Tenon.')}"
-        yield Difference(kind, _name(item), "LEG-01", sentence, "delete it if no one uses it")
+        yield BehaviorDifference(kind, _name(item), "LEG-01", sentence, "delete it if no one uses it")
     for node in objects.nodes:
         if labels.PROVISIONER in object_json.labels(node):
             sentence = "It is a node of a Machine, which Tenon does not take over: only you end it."
-            yield Difference("Node", _name(node), "LEG-01", sentence, "see docs/migrate.md#from-v1alpha5")
+            yield BehaviorDifference("Node", _name(node), "LEG-01", sentence, "see docs/migrate.md#from-v1alpha5")
 
 
-def _consolidation(objects: Objects) -> Iterator[Difference]:
+def _consolidation(objects: Objects) -> Iterator[BehaviorDifference]:
     for pool in objects.pools:
         policy = field_at(pool, "spec", "disruption", "consolidationPolicy") or "WhenEmptyOrUnderutilized"
         after = str(field_at(pool, "spec", "disruption", "consolidateAfter") or "0s")
@@ -125,17 +125,17 @@ def _consolidation(objects: Objects) -> Iterator[Difference]:
                 "Consolidation moves a pod at most twice in 24 hours and not within an hour of the last time; one "
                 "command may replace many nodes by several."
             )
-            yield Difference("NodePool", _name(pool), "WSH-01", sentence)
+            yield BehaviorDifference("NodePool", _name(pool), "WSH-01", sentence)
 
 
-def _limits(objects: Objects) -> Iterator[Difference]:
+def _limits(objects: Objects) -> Iterator[BehaviorDifference]:
     for pool in objects.pools:
         if manages_pool(pool) and "nodes" in (field_at(pool, "spec", "limits") or {}):
             sentence = "The limit of nodes also holds within a batch, which Karpenter exceeds."
-            yield Difference("NodePool", _name(pool), "QRK-18", sentence)
+            yield BehaviorDifference("NodePool", _name(pool), "QRK-18", sentence)
 
 
-def _repairs(objects: Objects) -> Iterator[Difference]:
+def _repairs(objects: Objects) -> Iterator[BehaviorDifference]:
     if not objects.gates.get("NodeRepair"):
         return
     for pool in objects.pools:
@@ -147,35 +147,37 @@ def _repairs(objects: Objects) -> Iterator[Difference]:
         if manages_pool(pool) and is_closed:
             sentence = "Its budget of 0 nodes also stops node repair, as in Karpenter 1.15 and unlike 1.14."
             action = "add a budget with reasons: [Unhealthy]"
-            yield Difference("NodePool", _name(pool), "N15-128", sentence, action)
+            yield BehaviorDifference("NodePool", _name(pool), "N15-128", sentence, action)
 
 
-def _static_pools(objects: Objects) -> Iterator[Difference]:
+def _static_pools(objects: Objects) -> Iterator[BehaviorDifference]:
     for pool in objects.pools:
         if manages_pool(pool) and field_at(pool, "spec", "replicas") is not None:
             if not objects.gates.get("StaticCapacity"):
                 sentence = "It is static, and the gate StaticCapacity is off: it is not Ready."
                 action = "set settings.featureGates.staticCapacity"
-                yield Difference("NodePool", _name(pool), "GAT-05", sentence, action)
+                yield BehaviorDifference("NodePool", _name(pool), "GAT-05", sentence, action)
             else:
                 sentence = "The next of its nodes is replaced as soon as budgets and limits allow, not one at a time."
-                yield Difference("NodePool", _name(pool), "DIS-02", sentence)
+                yield BehaviorDifference("NodePool", _name(pool), "DIS-02", sentence)
 
 
-def _user_data(objects: Objects) -> Iterator[Difference]:
+def _user_data(objects: Objects) -> Iterator[BehaviorDifference]:
     for node_class in objects.classes:
         text = str(field_at(node_class, "spec", "userData") or "")
         if "register-with-taints" in text and "NodeConfig" in text:
             sentence = "Its userData states --register-with-taints, so the class is not Ready."
-            yield Difference("EC2NodeClass", _name(node_class), "AWS-097", sentence, "use the taints of the NodePool")
+            yield BehaviorDifference(
+                "EC2NodeClass", _name(node_class), "AWS-097", sentence, "use the taints of the NodePool"
+            )
         if labels.NVIDIA_CONSUMABLE_CAPACITY in object_json.annotations(node_class):
             sentence = "Sharing of NVIDIA GPUs is checked and has no effect: pods with ResourceClaims get no node."
-            yield Difference("EC2NodeClass", _name(node_class), "N15-451", sentence)
+            yield BehaviorDifference("EC2NodeClass", _name(node_class), "N15-451", sentence)
         if _is_bottlerocket(node_class) and _has_pid(node_class):
             sentence = (
                 "It reserves pid or has a threshold of 100 %, which Bottlerocket refuses: the class is not Ready."
             )
-            yield Difference("EC2NodeClass", _name(node_class), "AWS-098", sentence, "take the setting out")
+            yield BehaviorDifference("EC2NodeClass", _name(node_class), "AWS-098", sentence, "take the setting out")
 
 
 def _is_bottlerocket(node_class: JsonObject) -> bool:
@@ -192,33 +194,33 @@ def _has_pid(node_class: JsonObject) -> bool:
     return "pid" in reserved or any(str(amount) in ("100%", "100.0%") for amount in thresholds.values())
 
 
-def _gated(objects: Objects) -> Iterator[Difference]:
+def _gated(objects: Objects) -> Iterator[BehaviorDifference]:
     for items, gate, row in ((objects.overlays, "NodeOverlay", "GAT-04"), (objects.buffers, "CapacityBuffer", "CB-01")):
         if not objects.gates.get(gate):
             for item in items:
                 sentence = f"It has no effect while the gate {gate} is off, as in Karpenter."
-                yield Difference(str(item["kind"]), _name(item), row, sentence)
+                yield BehaviorDifference(str(item["kind"]), _name(item), row, sentence)
 
 
-def _pods(objects: Objects) -> Iterator[Difference]:
+def _pods(objects: Objects) -> Iterator[BehaviorDifference]:
     for pod in objects.pods:
         spec = pod.get("spec") or {}
         if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
             continue
         if spec.get("resourceClaims"):
             sentence = "It has ResourceClaims, for which Tenon buys no node."
-            yield Difference("Pod", _name(pod), "SCH-096", sentence, "keep Karpenter for such pods")
+            yield BehaviorDifference("Pod", _name(pod), "SCH-096", sentence, "keep Karpenter for such pods")
         if selected := {labels.REGISTERED, labels.INITIALIZED} & set(_selected(spec)):
             sentence = f"It selects {min(selected)}: Karpenter lets it wait forever, and Tenon buys a node for it."
-            yield Difference("Pod", _name(pod), "LBL-03", sentence)
+            yield BehaviorDifference("Pod", _name(pod), "LBL-03", sentence)
         cost = object_json.annotations(pod).get(labels.POD_DELETION_COST)
         if cost is not None and objects.gates.get("PodDeletionCostManagement"):
             sentence = f"Its deletion cost {cost} is Karpenter's, and counts as one that you set."
             action = f"kubectl annotate pods -A --all {labels.POD_DELETION_COST}-"
-            yield Difference("Pod", _name(pod), "N15-646", sentence, action)
+            yield BehaviorDifference("Pod", _name(pod), "N15-646", sentence, action)
         elif cost is not None and cost.startswith("-"):
             sentence = f"Its deletion cost {cost} does not make its node count as empty."
-            yield Difference("Pod", _name(pod), "DIS-23", sentence)
+            yield BehaviorDifference("Pod", _name(pod), "DIS-23", sentence)
 
 
 def _selected(spec: Mapping[str, Any]) -> Iterable[str]:

@@ -100,7 +100,7 @@ def _name(obj: JsonObject) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class NodeChanges:
     """What the nodes of two looks at a cluster differ in."""
 
     unchanged: int
@@ -115,9 +115,9 @@ class Difference:
         return not self.bought and not self.ended
 
 
-def difference(before: Mapping[str, str], after: Mapping[str, str]) -> Difference:
+def difference(before: Mapping[str, str], after: Mapping[str, str]) -> NodeChanges:
     """Compare two results of `instances`. A NodeClaim that was launched in between counts as bought."""
     same = {name for name, instance in before.items() if after.get(name) == instance}
     bought = sorted(name for name, instance in after.items() if instance and name not in same)
     ended = sorted(name for name in before if name not in after)
-    return Difference(len(same), bought, ended)
+    return NodeChanges(len(same), bought, ended)

@@ -33,7 +33,7 @@ class Direction(StrEnum):
     """From Tenon to Karpenter."""
 
 
-class Phase(StrEnum):
+class SwitchPhase(StrEnum):
     """How far a switch is."""
 
     BEGUN = "begun"
@@ -52,7 +52,7 @@ class Phase(StrEnum):
     @property
     def ended(self) -> bool:
         """Whether nothing is left to do."""
-        return self in (Phase.DONE, Phase.RETURNED)
+        return self in (SwitchPhase.DONE, SwitchPhase.RETURNED)
 
 
 class StepKind(StrEnum):
@@ -75,7 +75,7 @@ class StepKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Controller:
+class ControllerDeployment:
     """The Deployment of a controller, and whether it leads."""
 
     name: str
@@ -92,12 +92,12 @@ class Controller:
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class SwitchObservation:
     """What a look at the cluster shows."""
 
     now: datetime
-    leaver: Controller
-    successor: Controller
+    leaver: ControllerDeployment
+    successor: ControllerDeployment
     unsettled: Sequence[str] = ()
     """Nodes in the middle of their lives, a sentence each."""
     behind: Sequence[str] = ()
@@ -124,11 +124,11 @@ class Switch:
     """When the phase began, or this run of the guide, whichever is later."""
     stop_first: bool = False
     """Karpenter stores objects of v1beta1, so it stops before Tenon is installed, and there is no way back."""
-    phase: Phase = Phase.BEGUN
+    phase: SwitchPhase = SwitchPhase.BEGUN
     why_back: str = ""
     """Why the leaver is to lead again; empty as long as it is not."""
 
-    def entered(self, phase: Phase, now: datetime, why_back: str = "") -> Switch:
+    def entered(self, phase: SwitchPhase, now: datetime, why_back: str = "") -> Switch:
         """Return the switch in its next phase."""
         return replace(self, phase=phase, since=now, why_back=why_back or self.why_back)
 
@@ -138,58 +138,60 @@ class Switch:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SwitchStep:
     """The next step, and the phase to remember once it is done."""
 
     kind: StepKind
     sentence: str
-    then: Phase | None = None
+    then: SwitchPhase | None = None
     """None: the phase stays."""
     why_back: str = ""
 
 
-def decide(switch: Switch, observed: Observation) -> Step:
+def decide(switch: Switch, observed: SwitchObservation) -> SwitchStep:
     """Decide the next step of a switch that has not ended."""
     match switch.phase:
-        case Phase.BEGUN:
+        case SwitchPhase.BEGUN:
             return _before(switch, observed)
-        case Phase.STOPPING:
+        case SwitchPhase.STOPPING:
             return _stopping(switch, observed)
-        case Phase.INSTALLING:
+        case SwitchPhase.INSTALLING:
             return _installing(switch, observed)
-        case Phase.STARTING:
+        case SwitchPhase.STARTING:
             return _starting(switch, observed)
-        case Phase.RETURNING:
+        case SwitchPhase.RETURNING:
             return _returning(switch, observed)
-    return Step(StepKind.FINISH, "Nothing is left to do.", switch.phase)
+    return SwitchStep(StepKind.FINISH, "Nothing is left to do.", switch.phase)
 
 
-def waiting(switch: Switch, now: datetime, missing: str) -> Step:
+def waiting(switch: Switch, now: datetime, missing: str) -> SwitchStep:
     """Wait for what is missing, or for a failure to pass, and go back once that has taken too long."""
     if now - switch.since >= switch.timeout:
         return _back(f"{missing} after {lasting(switch.timeout)}", switch)
-    return Step(StepKind.WAIT, f"Waiting: {missing}.")
+    return SwitchStep(StepKind.WAIT, f"Waiting: {missing}.")
 
 
-def _before(switch: Switch, observed: Observation) -> Step:
+def _before(switch: Switch, observed: SwitchObservation) -> SwitchStep:
     leaver, successor = observed.leaver, observed.successor
     if not leaver.replicas:  # this step was done, and the guide was killed before it remembered that
-        return Step(StepKind.STOP_LEAVER, f"{leaver.name} is scaled to 0.", Phase.STOPPING)
+        return SwitchStep(StepKind.STOP_LEAVER, f"{leaver.name} is scaled to 0.", SwitchPhase.STOPPING)
     if switch.direction is Direction.TAKEOVER and not switch.stop_first:
         if not successor.replicas:
-            return Step(StepKind.START_SUCCESSOR, f"Start {successor.name}, which stands by while {leaver.name} leads.")
+            return SwitchStep(
+                StepKind.START_SUCCESSOR, f"Start {successor.name}, which stands by while {leaver.name} leads."
+            )
         if not successor.available:
             sentence = f"{successor.name} has no available pod"
             return waiting(switch, observed.now, sentence)
     if observed.unsettled and observed.now - switch.since < switch.settle:
         remaining = lasting(switch.settle - (observed.now - switch.since))
         sentence = f"Waiting up to {remaining} for nodes in the middle of their lives: {_few(observed.unsettled)}."
-        return Step(StepKind.WAIT, sentence)
+        return SwitchStep(StepKind.WAIT, sentence)
     going_on = f" Under {successor.name} this goes on: {_few(observed.unsettled)}." if observed.unsettled else ""
-    return Step(StepKind.STOP_LEAVER, f"Scale {leaver.name} to 0.{going_on}", Phase.STOPPING)
+    return SwitchStep(StepKind.STOP_LEAVER, f"Scale {leaver.name} to 0.{going_on}", SwitchPhase.STOPPING)
 
 
-def _stopping(switch: Switch, observed: Observation) -> Step:
+def _stopping(switch: Switch, observed: SwitchObservation) -> SwitchStep:
     leaver, successor = observed.leaver, observed.successor
     if leaver.replicas:
         return _back(_scaled_up(leaver), switch)
@@ -199,24 +201,28 @@ def _stopping(switch: Switch, observed: Observation) -> Step:
     if leaver.holds_lease:
         return waiting(switch, observed.now, f"the Lease of {leaver.name} has not expired")
     if switch.direction is Direction.HANDBACK:
-        return Step(StepKind.CLEAR, f"End {leaver.name}'s workflows and remove its marks from objects.", Phase.STARTING)
+        return SwitchStep(
+            StepKind.CLEAR, f"End {leaver.name}'s workflows and remove its marks from objects.", SwitchPhase.STARTING
+        )
     if switch.stop_first:
-        return Step(StepKind.CONTINUE, f"{leaver.name} has stopped.", Phase.INSTALLING)
-    return Step(StepKind.CONTINUE, f"{leaver.name} has stopped. {successor.name} is to lead.", Phase.STARTING)
+        return SwitchStep(StepKind.CONTINUE, f"{leaver.name} has stopped.", SwitchPhase.INSTALLING)
+    return SwitchStep(
+        StepKind.CONTINUE, f"{leaver.name} has stopped. {successor.name} is to lead.", SwitchPhase.STARTING
+    )
 
 
-def _installing(switch: Switch, observed: Observation) -> Step:
+def _installing(switch: Switch, observed: SwitchObservation) -> SwitchStep:
     if observed.leaver.replicas:
         return _back(_scaled_up(observed.leaver), switch)
-    return Step(StepKind.INSTALL, f"Install {observed.successor.name}'s CRDs.", Phase.STARTING)
+    return SwitchStep(StepKind.INSTALL, f"Install {observed.successor.name}'s CRDs.", SwitchPhase.STARTING)
 
 
-def _starting(switch: Switch, observed: Observation) -> Step:
+def _starting(switch: Switch, observed: SwitchObservation) -> SwitchStep:
     leaver, successor = observed.leaver, observed.successor
     if leaver.replicas:
         return _back(_scaled_up(leaver), switch)
     if not successor.replicas:
-        return Step(StepKind.START_SUCCESSOR, f"Start {successor.name}.")
+        return SwitchStep(StepKind.START_SUCCESSOR, f"Start {successor.name}.")
     if not successor.available:
         missing = f"{successor.name} has no available pod"
     elif not successor.renews_lease:
@@ -224,43 +230,43 @@ def _starting(switch: Switch, observed: Observation) -> Step:
     elif observed.behind:
         missing = f"{successor.name} leads, and is not through yet: {_few(observed.behind)}"
     else:
-        return Step(StepKind.FINISH, f"{successor.name} leads and is healthy.", Phase.DONE)
+        return SwitchStep(StepKind.FINISH, f"{successor.name} leads and is healthy.", SwitchPhase.DONE)
     return waiting(switch, observed.now, missing)
 
 
-def _returning(switch: Switch, observed: Observation) -> Step:
+def _returning(switch: Switch, observed: SwitchObservation) -> SwitchStep:
     leaver, successor = observed.leaver, observed.successor
     is_handback = switch.direction is Direction.HANDBACK
     is_in_the_way = is_handback or (observed.one_lease and successor.holds_lease)
     if is_in_the_way and successor.replicas:
-        return Step(StepKind.STOP_SUCCESSOR, f"Scale {successor.name} to 0 again.")
+        return SwitchStep(StepKind.STOP_SUCCESSOR, f"Scale {successor.name} to 0 again.")
     if is_in_the_way and successor.pods:
         missing = f"{successor.name} still has {successor.pods} of its pods"
     elif not leaver.replicas:
-        return Step(StepKind.START_LEAVER, f"Scale {leaver.name} to {switch.leaver_replicas} again.")
+        return SwitchStep(StepKind.START_LEAVER, f"Scale {leaver.name} to {switch.leaver_replicas} again.")
     elif not (leaver.available and leaver.renews_lease):
         missing = f"{leaver.name} does not lead again yet"
     elif observed.one_lease and not (is_handback or switch.stop_first or successor.replicas):
-        return Step(
+        return SwitchStep(
             StepKind.START_SUCCESSOR, f"Start {successor.name} again, which stands by while {leaver.name} leads."
         )
     else:
-        return Step(StepKind.FINISH, f"{leaver.name} leads again.", Phase.RETURNED)
+        return SwitchStep(StepKind.FINISH, f"{leaver.name} leads again.", SwitchPhase.RETURNED)
     within = max(switch.timeout, RETURNS_WITHIN)
     if observed.now - switch.since >= within:
         sentence = f"{missing}, {lasting(within)} after it was asked to: look at its pods, then run this again."
-        return Step(StepKind.STUCK, sentence)
-    return Step(StepKind.WAIT, f"Waiting: {missing}.")
+        return SwitchStep(StepKind.STUCK, sentence)
+    return SwitchStep(StepKind.WAIT, f"Waiting: {missing}.")
 
 
-def _back(why: str, switch: Switch) -> Step:
-    if switch.stop_first and switch.phase in (Phase.INSTALLING, Phase.STARTING):
+def _back(why: str, switch: Switch) -> SwitchStep:
+    if switch.stop_first and switch.phase in (SwitchPhase.INSTALLING, SwitchPhase.STARTING):
         sentence = f"{why}. Karpenter cannot read objects that Tenon's CRDs store: correct this, then run this again."
-        return Step(StepKind.STUCK, sentence)
-    return Step(StepKind.CONTINUE, f"Going back: {why}.", Phase.RETURNING, why)
+        return SwitchStep(StepKind.STUCK, sentence)
+    return SwitchStep(StepKind.CONTINUE, f"Going back: {why}.", SwitchPhase.RETURNING, why)
 
 
-def _scaled_up(controller: Controller) -> str:
+def _scaled_up(controller: ControllerDeployment) -> str:
     return (
         f"the Deployment of {controller.name} was scaled to {controller.replicas} by somebody else, such as Argo CD, "
         "Flux or an autoscaler, which must be suspended first"

@@ -33,7 +33,7 @@ vertical-align:middle;margin-right:.35rem}
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ChartColumn:
     """What happened in one bucket: amounts with their colors, upwards and downwards from the line."""
 
     up: Sequence[tuple[float, str]] = ()
@@ -119,7 +119,7 @@ def area_chart(
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     """One of several figures over time."""
 
     values: Sequence[float | None]
@@ -129,7 +129,7 @@ class Line:
 
 
 def line_chart(
-    axis: Axis, lines: Sequence[Line], caption: str, value_text: Callable[[float], str], titles: Sequence[str]
+    axis: Axis, lines: Sequence[ChartLine], caption: str, value_text: Callable[[float], str], titles: Sequence[str]
 ) -> Markup:
     """Return several lines on one scale, with a legend.
 
@@ -161,7 +161,9 @@ def line_chart(
     return tag("div", chart, tag("div", legend, class_="legend"))
 
 
-def column_chart(axis: Axis, columns: Sequence[Column], caption: str, value_text: Callable[[float], str]) -> Markup:
+def column_chart(
+    axis: Axis, columns: Sequence[ChartColumn], caption: str, value_text: Callable[[float], str]
+) -> Markup:
     """Return one column of stacked amounts for each bucket, upwards and downwards."""
     highest = max((sum(amount for amount, _ in column.up) for column in columns), default=0.0)
     lowest = max((sum(amount for amount, _ in column.down) for column in columns), default=0.0)
@@ -183,7 +185,7 @@ def column_chart(axis: Axis, columns: Sequence[Column], caption: str, value_text
     return _chart(axis, scale, caption, value_text, [drawn, _level(scale.y(0.0), "var(--quiet)"), _hits(axis, titles)])
 
 
-def _stacked(column: Column) -> list[tuple[float, float, str]]:
+def _stacked(column: ChartColumn) -> list[tuple[float, float, str]]:
     parts, total = [], 0.0
     for amount, color in column.up:
         parts.append((total, total + amount, color))

@@ -42,7 +42,7 @@ class Purchase:
     """What it may cost, in micro-dollars an hour, while it has no instance."""
 
 
-class Prices:
+class PoolOfferingPrices:
     """The prices of what NodePools sell, by instance type, zone and capacity type."""
 
     def __init__(self, pools_with_types: PoolTypes) -> None:
@@ -91,7 +91,7 @@ class Prices:
 
 def costs_of(purchases: Iterable[Purchase], pools_with_types: PoolTypes) -> dict[str, int]:
     """Return what the nodes of each NodePool cost, in micro-dollars an hour."""
-    prices = Prices(pools_with_types)
+    prices = PoolOfferingPrices(pools_with_types)
     costs: dict[str, int] = {}
     for bought in purchases:
         offering = bought.instance_type, bought.zone, bought.capacity_type
@@ -145,11 +145,11 @@ def _limited(pool: Pool, limits: Resources, costs: Mapping[str, int]) -> Pool:
 
 def priced_nodes(nodes: Iterable[Node], pools_with_types: PoolTypes) -> list[Node]:
     """Return the nodes with their prices, which replacements may use of the limits on costs."""
-    prices = Prices(pools_with_types)
+    prices = PoolOfferingPrices(pools_with_types)
     return [_priced(node, prices) for node in nodes]
 
 
-def _priced(node: Node, prices: Prices) -> Node:
+def _priced(node: Node, prices: PoolOfferingPrices) -> Node:
     pool, *offering = (
         node.labels.get(key, "") for key in (labels.NODEPOOL, labels.INSTANCE_TYPE, labels.ZONE, labels.CAPACITY_TYPE)
     )

@@ -37,7 +37,7 @@ class KeptType(msgspec.Struct, frozen=True):
     offerings: list[KeptOffering]
 
 
-class Catalogue(msgspec.Struct, frozen=True):
+class KeptCatalogue(msgspec.Struct, frozen=True):
     """The types of a list, without what changes often."""
 
     version: int
@@ -54,9 +54,9 @@ class Change(msgspec.Struct, array_like=True, frozen=True, gc=False):
     counted_at: float
 
 
-def catalogue_of(types: Sequence[InstanceType]) -> Catalogue:
+def catalogue_of(types: Sequence[InstanceType]) -> KeptCatalogue:
     """Return the document of a list of types."""
-    return Catalogue(VERSION, [_type(kind) for kind in types])
+    return KeptCatalogue(VERSION, [_type(kind) for kind in types])
 
 
 def changes_of(types: Sequence[InstanceType]) -> list[Change]:
@@ -69,7 +69,7 @@ def changes_of(types: Sequence[InstanceType]) -> list[Change]:
     ]
 
 
-def types_in(catalogue: Catalogue, changes: Iterable[Change]) -> list[InstanceType]:
+def types_in(catalogue: KeptCatalogue, changes: Iterable[Change]) -> list[InstanceType]:
     """Return the list of types again."""
     changed = {(change.type_index, change.offering_index): change for change in changes}
     types = []

@@ -9,7 +9,7 @@ import msgspec
 
 from tenon.kube.pod import Pod
 from tenon.provisioning.input_documents import UnreadableInputsError, read
-from tenon.provisioning.kept_catalogue import Catalogue, types_in
+from tenon.provisioning.kept_catalogue import KeptCatalogue, types_in
 from tenon.provisioning.plan_document import MAX_CATALOGUES, MAX_PODS, NodeEntry, PlanDocument, TypesEntry
 from tenon.scheduling.model import InstanceType, Node, Problem
 
@@ -56,7 +56,7 @@ class PlanInputDecoder:
         key = msgspec.json.encode(types)
         instance_types = self._lists.pop(key, None)
         if instance_types is None:
-            catalogue = read(types.catalogue, self._catalogue_of(types.catalogue), Catalogue)
+            catalogue = read(types.catalogue, self._catalogue_of(types.catalogue), KeptCatalogue)
             instance_types = types_in(catalogue, types.changes)
         self._lists[key] = instance_types
         while len(self._lists) > MAX_CATALOGUES:

@@ -44,7 +44,7 @@ class Surroundings(Protocol):
         ...
 
 
-class Cluster(Surroundings, Protocol):
+class PlannedCluster(Surroundings, Protocol):
     """What a plan needs to know of a cluster. The worker's view of its cache implements it."""
 
     def nodes(self) -> Sequence[Node]:
@@ -61,7 +61,7 @@ class Cluster(Surroundings, Protocol):
 
 
 def problem_of(
-    cluster: Cluster,
+    cluster: PlannedCluster,
     pods: Sequence[Pod],
     pools_with_types: Sequence[tuple[NodePool, Sequence[InstanceType]]],
     policy: PlanPolicy,
@@ -97,7 +97,7 @@ def problem_of(
 
 
 def scheduling_pools(
-    cluster: Cluster,
+    cluster: PlannedCluster,
     pools_with_types: Sequence[tuple[NodePool, Sequence[InstanceType]]],
     policy: PlanPolicy,
     refused: Mapping[OfferingKey, datetime] = NOTHING_REFUSED,
@@ -115,7 +115,7 @@ def scheduling_pools(
 
 def with_pool_reasons(
     plan: Plan,
-    cluster: Cluster,
+    cluster: PlannedCluster,
     pods: Sequence[Pod],
     left_out: Mapping[str, Obstacle] | None = None,
     checks: Checks = FRESH,
@@ -150,7 +150,7 @@ def with_pool_reasons(
     return replace(plan, unschedulable={key: complete(key, reason) for key, reason in plan.unschedulable.items()})
 
 
-def _zones_of(pool: NodePool, cluster: Cluster) -> frozenset[str]:
+def _zones_of(pool: NodePool, cluster: PlannedCluster) -> frozenset[str]:
     """Return the zones in which the pool's class has subnets; empty if they are not known."""
     ec2_class = cluster.node_class(class_key(pool))
     return frozenset(subnet.zone for subnet in ec2_class.status.subnets) if ec2_class else frozenset()

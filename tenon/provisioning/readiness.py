@@ -83,7 +83,7 @@ def what_makes_unusable(pool: NodePool, node_class: NodeClasses, checks: Checks 
 
 
 @dataclass(frozen=True, slots=True)
-class ClassFault:
+class UnreadyNodeClass:
     """Why the EC2NodeClass of a NodePool cannot be used."""
 
     reason: str
@@ -97,7 +97,7 @@ def why_class_unready(pool: NodePool, node_class: NodeClasses, checks: Checks = 
     return fault.text if fault is not None else ""
 
 
-def class_fault(pool: NodePool, node_class: NodeClasses, checks: Checks = FRESH) -> ClassFault | None:
+def class_fault(pool: NodePool, node_class: NodeClasses, checks: Checks = FRESH) -> UnreadyNodeClass | None:
     """Return why the pool's class cannot be used; None if it can."""
     reference = pool.spec.template.spec.node_class_ref
     if not is_managed(reference.model_dump()):
@@ -105,13 +105,13 @@ def class_fault(pool: NodePool, node_class: NodeClasses, checks: Checks = FRESH)
             f"nodeClassRef names a {reference.kind} of {reference.group}; Tenon launches only from an EC2NodeClass of "
             f"{labels.AWS_GROUP}"
         )
-        return ClassFault(NOT_READY, text)
+        return UnreadyNodeClass(NOT_READY, text)
     ec2_class = node_class(class_key(pool))
     if ec2_class is None:
         text = f"EC2NodeClass {reference.name} does not exist: create it, or correct nodeClassRef"
-        return ClassFault(NOT_FOUND, text)
+        return UnreadyNodeClass(NOT_FOUND, text)
     if ec2_class.metadata.deletion_timestamp is not None:
-        return ClassFault(TERMINATING, f"EC2NodeClass {reference.name} is being deleted")
+        return UnreadyNodeClass(TERMINATING, f"EC2NodeClass {reference.name} is being deleted")
     ready = get_condition(ec2_class.status.conditions, READY)
     if ready is None or ready.status != "True":
         failed = [
@@ -119,9 +119,9 @@ def class_fault(pool: NodePool, node_class: NodeClasses, checks: Checks = FRESH)
         ]
         why = "; ".join(failed) or "it has not been resolved yet"
         reason = ready.reason if ready is not None and ready.status == "False" else ""
-        return ClassFault(reason or READINESS_UNKNOWN, f"EC2NodeClass {reference.name} is not ready: {why}")
+        return UnreadyNodeClass(reason or READINESS_UNKNOWN, f"EC2NodeClass {reference.name} is not ready: {why}")
     own_faults = "; ".join(checks.own_kubelet_faults(ec2_class, pool.metadata.annotations))
-    return ClassFault(NOT_READY, own_faults) if own_faults else None
+    return UnreadyNodeClass(NOT_READY, own_faults) if own_faults else None
 
 
 STATIC_IS_OFF = (

@@ -48,7 +48,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PlanFigures:
     """What a plan decides, in figures."""
 
     nodes: Mapping[NodeKind, int]
@@ -71,8 +71,8 @@ class Comparison:
     batch: int
     at: datetime
     inputs: str
-    before: Decision
-    after: Decision
+    before: PlanFigures
+    after: PlanFigures
     verdict: Verdict
     error: str = ""
     """That of the engine."""
@@ -121,27 +121,27 @@ def compare(entry: PlanEntry, plan: Plan) -> Comparison:
 def failure(entry: PlanEntry, error: str) -> Comparison:
     """Return what is said of a plan on which today's engine fails."""
     before = recorded_decision(entry)
-    return Comparison(entry.batch, entry.at, entry.inputs, before, Decision({}, 0.0, 0), Verdict.FAILED, error)
+    return Comparison(entry.batch, entry.at, entry.inputs, before, PlanFigures({}, 0.0, 0), Verdict.FAILED, error)
 
 
-def recorded_decision(entry: PlanEntry) -> Decision:
+def recorded_decision(entry: PlanEntry) -> PlanFigures:
     """Return what a plan of the record decided."""
     nodes = Counter((purchase.pool, purchase.instance_type) for purchase in entry.purchases)
     bought_for = sum(purchase.pod_count for purchase in entry.purchases)
     if len(entry.purchases) < entry.purchase_count:  # the entry names only the first ones
         bought_for = entry.pods - entry.placed_count - entry.unschedulable_count
-    return Decision(nodes, entry.price, bought_for + entry.placed_count)
+    return PlanFigures(nodes, entry.price, bought_for + entry.placed_count)
 
 
-def decision_of(plan: Plan) -> Decision:
+def decision_of(plan: Plan) -> PlanFigures:
     """Return what a plan decides. Pods that stand for CapacityBuffers do not count."""
     nodes = Counter((claim.pool, claim.offering.instance_type) for claim in plan.claims)
     places = (*plan.placements.values(), *(claim.pods for claim in plan.claims))
     pods = sum(not pod.buffer for placed in places for pod in placed)
-    return Decision(nodes, round(sum(claim.price for claim in plan.claims), 6), pods, len(plan.unreached))
+    return PlanFigures(nodes, round(sum(claim.price for claim in plan.claims), 6), pods, len(plan.unreached))
 
 
-def _verdict(entry: PlanEntry, plan: Plan, before: Decision, after: Decision) -> Verdict:
+def _verdict(entry: PlanEntry, plan: Plan, before: PlanFigures, after: PlanFigures) -> Verdict:
     if plan_digest(plan) == entry.decision and after.pods == before.pods:
         return Verdict.SAME
     if after.unreached:
@@ -176,7 +176,7 @@ def sentence(change: Comparison) -> str:
     return "; ".join(texts)
 
 
-def nodes_text(decision: Decision) -> str:
+def nodes_text(decision: PlanFigures) -> str:
     """Name the nodes that a decision buys: '2 m5.large of default'."""
     kinds = [f"{count} {kind} of {pool}" for (pool, kind), count in sorted(decision.nodes.items())]
     return first_few(kinds, _NAMED_NODES) if kinds else "no nodes"
@@ -235,7 +235,7 @@ def _change_document(change: Comparison) -> dict[str, Any]:
     }
 
 
-def _decision_document(decision: Decision) -> dict[str, Any]:
+def _decision_document(decision: PlanFigures) -> dict[str, Any]:
     return {
         "pods": decision.pods,
         "pricePerHour": round(decision.price, 6),

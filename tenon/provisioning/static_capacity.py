@@ -58,7 +58,7 @@ class StaticClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class Balance:
+class ReplicaBalance:
     """How far a static pool is from its replicas."""
 
     missing: int = 0
@@ -79,7 +79,7 @@ class StaticDecision:
     delete: tuple[StaticClaim, ...] = ()
 
 
-def balance(pool: NodePool, staying: int, leaving: int, replaced: int = 0) -> Balance:
+def balance(pool: NodePool, staying: int, leaving: int, replaced: int = 0) -> ReplicaBalance:
     """Return what the pool lacks or has too much of.
 
     A pool that is being deleted, or whose cluster is, lacks nothing: its claims go with it. Nor does one that a
@@ -93,17 +93,17 @@ def balance(pool: NodePool, staying: int, leaving: int, replaced: int = 0) -> Ba
         replaced: how many of those that are not leaving a command replaces.
     """
     if pool.spec.replicas is None or pool.metadata.deletion_timestamp is not None:
-        return Balance()
+        return ReplicaBalance()
     if is_torn_down(pool.metadata.annotations):
-        return Balance()
+        return ReplicaBalance()
     missing = pool.spec.replicas - staying
     if missing <= 0:
-        return Balance(surplus=max(0, -missing - replaced))
+        return ReplicaBalance(surplus=max(0, -missing - replaced))
     if why_closed(pool.metadata.annotations):
-        return Balance()
+        return ReplicaBalance()
     limit = parse_resources(pool.spec.limits).get(NODES)
     allowed = missing if limit is None else min(missing, max(0, limit - staying - leaving))
-    return Balance(missing=allowed, held_back=missing - allowed)
+    return ReplicaBalance(missing=allowed, held_back=missing - allowed)
 
 
 def decide(pool: NodePool, claims: Sequence[StaticClaim], may_make: int = MAX_CHANGES) -> StaticDecision:

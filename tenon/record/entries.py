@@ -194,7 +194,7 @@ class CommandEndEntry(_Entry):
     """Who approved or refused it; absent if it waited for no one."""
 
 
-class NodeFacts(_Part):
+class RecordedNode(_Part):
     """Which node a launch or a removal is about."""
 
     claim: str
@@ -220,7 +220,7 @@ class LaunchEntry(_Entry):
 
     kind: Literal[EntryKind.LAUNCH] = EntryKind.LAUNCH
     """``launch``"""
-    facts: NodeFacts
+    facts: RecordedNode
     """What was launched."""
     launched_at: datetime | None = None
     """When EC2 launched it."""
@@ -275,7 +275,7 @@ class RemovalEntry(_Entry):
 
     kind: Literal[EntryKind.REMOVAL] = EntryKind.REMOVAL
     """``removal``"""
-    facts: NodeFacts
+    facts: RecordedNode
     """What was removed."""
     reason: str
     """Such as ``Expired``, in the words of events."""

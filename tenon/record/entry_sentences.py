@@ -19,8 +19,8 @@ from tenon.record.entries import (
     Entry,
     EntryKind,
     LaunchEntry,
-    NodeFacts,
     PlanEntry,
+    RecordedNode,
     RecordedPurchase,
     RefusalEntry,
     RemovalEntry,
@@ -221,7 +221,7 @@ def _command_end(entry: CommandEndEntry, most: int) -> str:
     return "; ".join(parts)
 
 
-def _node(facts: NodeFacts) -> str:
+def _node(facts: RecordedNode) -> str:
     price = f"{per_hour(facts.price)}" if facts.price else ""
     return " ".join(filter(None, (facts.instance, facts.instance_type, facts.zone, facts.capacity_type, price)))
 

@@ -13,8 +13,8 @@ from tenon.record.entries import (
     DisruptionEntry,
     Entry,
     LaunchEntry,
-    NodeFacts,
     PlanEntry,
+    RecordedNode,
     RefusalEntry,
     RemovalEntry,
     TeardownEntry,
@@ -22,7 +22,7 @@ from tenon.record.entries import (
 
 
 @dataclass(frozen=True)
-class Question:
+class EntryQuery:
     """Which entries are wanted. Empty fields want all."""
 
     name: str = ""
@@ -68,7 +68,7 @@ class Subject:
     def learn(self, entry: Entry) -> bool:
         """Take the other names of a node from an entry that has one of them. Return whether there are new ones."""
         facts = getattr(entry, "facts", None)
-        if not isinstance(facts, NodeFacts):
+        if not isinstance(facts, RecordedNode):
             return False
         own_names = {name for name in (facts.claim, facts.node, facts.instance) if name}
         if self.name not in own_names or own_names <= self.names:
@@ -85,7 +85,7 @@ class Subject:
             self.names |= {purchase.claim for purchase in entry.purchases if not pods.isdisjoint(purchase.pods)}
 
 
-def answers(question: Question, entries: Iterable[Entry], subject: Subject | None = None) -> Iterator[Entry]:
+def answers(question: EntryQuery, entries: Iterable[Entry], subject: Subject | None = None) -> Iterator[Entry]:
     """Yield the entries that the question wants, in their order. ``subject``: its name, with what is known of it."""
     if question.name and subject is None:
         subject = Subject(question.name)

@@ -12,7 +12,7 @@ from tenon.messages.explanation import Explanation
 from tenon.messages.launch import Instance, LaunchRequest, PrepareLaunchResult
 from tenon.messages.offerings import OfferingRef
 from tenon.node.leave_text import command_text
-from tenon.record.entries import LaunchEntry, NodeFacts, RefusalEntry
+from tenon.record.entries import LaunchEntry, RecordedNode, RefusalEntry
 from tenon.record.origin import Origin
 from tenon.record.room import Room
 from tenon.sentences import shortened
@@ -37,7 +37,7 @@ def launch_entry(
         workflow=origin.workflow,
         run=origin.run,
         actor=buyer(claim),
-        facts=NodeFacts(
+        facts=RecordedNode(
             claim=claim.name,
             pool=claim.pool,
             node=claim.node_name,

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from tenon.apis.reasons import camel_case
 from tenon.kube.timestamps import format_instant
 from tenon.node.state import NodeClaimResult
-from tenon.record.entries import BlockedBy, NodeFacts, RemovalEntry
+from tenon.record.entries import BlockedBy, RecordedNode, RemovalEntry
 from tenon.record.origin import Origin
 from tenon.sentences import lasting, shortened
 
@@ -24,7 +24,7 @@ def removal_entry(origin: Origin, at: datetime, uid: str, result: NodeClaimResul
         workflow=origin.workflow,
         run=origin.run,
         actor=result.actor,
-        facts=NodeFacts(
+        facts=RecordedNode(
             claim=result.claim,
             pool=result.pool,
             node=result.node_name,

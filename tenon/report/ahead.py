@@ -25,7 +25,7 @@ class Expiry:
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class ForeseenDrift:
     """Why a node no longer is what its NodePool asks for."""
 
     node: LiveNode
@@ -54,7 +54,7 @@ class Ahead:
 
     expiries: Sequence[Expiry]
     """Those of the next days, the soonest first; nodes that leave already are not among them."""
-    drifts: Sequence[Drift]
+    drifts: Sequence[ForeseenDrift]
     limits: Sequence[LimitUse]
     """Those that are nearly used up, the tightest first."""
 
@@ -73,7 +73,7 @@ def ahead(cluster: LiveCluster) -> Ahead:
         if claim.is_true(DRIFTED):
             condition = claim.condition(DRIFTED)
             why = str(condition.get("message") or condition.get("reason") or "")
-            drifts.append(Drift(live, why, parse_instant(condition.get("lastTransitionTime"))))
+            drifts.append(ForeseenDrift(live, why, parse_instant(condition.get("lastTransitionTime"))))
     return Ahead(
         expiries=sorted(expiries, key=lambda expiry: (expiry.at, expiry.node.name)),
         drifts=sorted(drifts, key=lambda drift: drift.node.name),

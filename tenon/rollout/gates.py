@@ -18,7 +18,7 @@ CHANCE = 2
 """How many more containers than predicted may restart on new nodes."""
 
 
-class Verdict(StrEnum):
+class GateVerdict(StrEnum):
     """What a gate says."""
 
     PASS = "Pass"
@@ -70,17 +70,17 @@ class GateResult:
     """What one gate says, and why."""
 
     gate: str
-    verdict: Verdict
+    verdict: GateVerdict
     evidence: str
 
 
-def overall(results: Iterable[GateResult]) -> Verdict:
+def overall(results: Iterable[GateResult]) -> GateVerdict:
     """Return the verdict of a wave: it fails if one gate fails, and passes if all do."""
     verdicts = {result.verdict for result in results}
-    for verdict in (Verdict.FAIL, Verdict.WAIT):
+    for verdict in (GateVerdict.FAIL, GateVerdict.WAIT):
         if verdict in verdicts:
             return verdict
-    return Verdict.PASS
+    return GateVerdict.PASS
 
 
 def judge(
@@ -127,12 +127,12 @@ def _initialized(
     late = [node.claim for node in waiting if now - node.created > _length(gates.initialized_within)]
     if late:
         text = f"{first_few(sorted(late), _NAMED)} not initialized within {gates.initialized_within}{why}"
-        return GateResult("initialized", Verdict.FAIL, text)
+        return GateResult("initialized", GateVerdict.FAIL, text)
     if starting_since is not None and now - starting_since > _length(gates.initialized_within):
         text = f"no new node initialized since {time_text(starting_since)}, within {gates.initialized_within}{why}"
-        return GateResult("initialized", Verdict.FAIL, text)
+        return GateResult("initialized", GateVerdict.FAIL, text)
     text = f"{len(new) - len(waiting)} of {counted(len(new), 'new node')} initialized{why}"
-    return GateResult("initialized", Verdict.WAIT if waiting or refusal else Verdict.PASS, text)
+    return GateResult("initialized", GateVerdict.WAIT if waiting or refusal else GateVerdict.PASS, text)
 
 
 def _pods_ready(
@@ -142,12 +142,12 @@ def _pods_ready(
     late = [pod.name for pod in waiting if now - pod.placed > _length(gates.pods_ready_within)]
     if late:
         text = f"{first_few(sorted(late), _NAMED)} not Ready within {gates.pods_ready_within}"
-        return GateResult("pods ready", Verdict.FAIL, text)
+        return GateResult("pods ready", GateVerdict.FAIL, text)
     waiting = [pod for pod in waiting if replaced_at is None or pod.placed < replaced_at]
     text = (
         f"{counted(len(waiting), 'pod')} on new nodes not Ready yet" if waiting else "all pods on new nodes are Ready"
     )
-    return GateResult("pods ready", Verdict.WAIT if waiting else Verdict.PASS, text)
+    return GateResult("pods ready", GateVerdict.WAIT if waiting else GateVerdict.PASS, text)
 
 
 def _restarts(new: Sequence[NodeEvidence], old: Sequence[NodeEvidence], before: NodesBefore) -> GateResult:
@@ -166,7 +166,7 @@ def _restarts(new: Sequence[NodeEvidence], old: Sequence[NodeEvidence], before: 
     predicted = _total(old, "restarts") / (old_containers or 1) * containers
     too_many = old_containers > 0 and _total(new, "restarts") > predicted + CHANCE
     failed = too_many or _total(new, "crash_loops") > loop_rate * containers
-    return GateResult("restarts", Verdict.FAIL if failed else Verdict.PASS, text)
+    return GateResult("restarts", GateVerdict.FAIL if failed else GateVerdict.PASS, text)
 
 
 def _total(nodes: Sequence[NodeEvidence], field: str) -> int:
@@ -178,15 +178,15 @@ def _conditions(new: Sequence[NodeEvidence], old: Sequence[NodeEvidence], before
     fresh = {fault: node.claim for node in reversed(new) for fault in node.faults - old_faults}
     if fresh:
         text = first_few([f"{fault} on {fresh[fault]}" for fault in sorted(fresh)], _NAMED)
-        return GateResult("node conditions", Verdict.FAIL, f"{text}, and on no old node")
-    return GateResult("node conditions", Verdict.PASS, "no fault that old nodes do not have")
+        return GateResult("node conditions", GateVerdict.FAIL, f"{text}, and on no old node")
+    return GateResult("node conditions", GateVerdict.PASS, "no fault that old nodes do not have")
 
 
 def _query(gate: PrometheusGate, answer: QueryAnswer) -> GateResult:
     """A query without an answer waits: a Prometheus that is away says nothing about the new version."""
     name = f"query {gate.name}"
     if answer.value is None:
-        return GateResult(name, Verdict.WAIT, answer.problem or "no value")
+        return GateResult(name, GateVerdict.WAIT, answer.problem or "no value")
     above = gate.max is not None and answer.value > float(gate.max)
     below = gate.min is not None and answer.value < float(gate.min)
     bounds = " and ".join(
@@ -194,7 +194,7 @@ def _query(gate: PrometheusGate, answer: QueryAnswer) -> GateResult:
     )
     # A value that is no number compares as neither above nor below, and is not within the bounds either.
     failed = above or below or answer.value != answer.value
-    return GateResult(name, Verdict.FAIL if failed else Verdict.PASS, f"{answer.value:g}, must be {bounds}")
+    return GateResult(name, GateVerdict.FAIL if failed else GateVerdict.PASS, f"{answer.value:g}, must be {bounds}")
 
 
 def _length(duration: Duration) -> timedelta:

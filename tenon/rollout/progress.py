@@ -15,7 +15,7 @@ from tenon.apis.noderollout import NodePoolRollout, NodeRolloutSpec
 from tenon.evolve import evolve
 from tenon.kube.timestamps import time_text
 from tenon.messages.rollout import NodesBefore, PoolProgress, WaveRecord
-from tenon.rollout.gates import GateResult, Verdict, overall
+from tenon.rollout.gates import GateResult, GateVerdict, overall
 from tenon.rollout.held_nodes import held_text, lingers, with_held_nodes
 from tenon.rollout.nodes import PoolNode
 from tenon.rollout.phases import begun, settled, stopped, upcoming_wave
@@ -135,7 +135,7 @@ def _advance_waves(progress: PoolProgress, spec: NodeRolloutSpec, observed: Obse
     if progress.wave is None or progress.began is None:
         return _begin_wave(progress, spec, observed, nodes, now)
     verdict = overall(observed.gates)
-    if verdict is Verdict.FAIL:
+    if verdict is GateVerdict.FAIL:
         failed = "; ".join(_evidence_of(observed, verdict))
         ended = _record(progress, observed, now, f"failed: {failed}")
         goes_back = spec.on_failure == "Rollback" and progress.target != progress.current
@@ -152,7 +152,7 @@ def _advance_waves(progress: PoolProgress, spec: NodeRolloutSpec, observed: Obse
     if not state.complete:
         return _under_way(evolve(progress, replaced_at=None, soaking_since=None), state, now)
     progress = evolve(progress, claims=[], replaced=state.replaced, replaced_at=progress.replaced_at or now)
-    if verdict is Verdict.WAIT:
+    if verdict is GateVerdict.WAIT:
         waits = "; ".join(_evidence_of(observed, verdict))
         return evolve(progress, soaking_since=None, message=f"{_name(progress)} is replaced and waits: {waits}")
     progress = evolve(progress, soaking_since=progress.soaking_since or now)
@@ -204,7 +204,7 @@ def _rollout_nodes(progress: PoolProgress, observed: Observation, now: datetime)
     ]
 
 
-def _evidence_of(observed: Observation, verdict: Verdict) -> list[str]:
+def _evidence_of(observed: Observation, verdict: GateVerdict) -> list[str]:
     return [f"{result.gate}: {result.evidence}" for result in observed.gates if result.verdict is verdict]
 
 

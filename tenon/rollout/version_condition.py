@@ -8,26 +8,26 @@ from datetime import datetime
 from tenon.apis.common import Condition
 from tenon.apis.conditions import clear_condition, set_condition
 from tenon.rollout.revisions import Revision
-from tenon.rollout.versions import Phase, PoolRollout
+from tenon.rollout.versions import PoolPhase, PoolRollout
 
 VERSION_HELD = "VersionHeld"
 """Launches do not follow the newest specs, because of a rollout. Set only if so; not one of READY_DEPENDENTS."""
 
 _REASONS = {
-    Phase.SETTLED: "AwaitingRollout",
-    Phase.PROGRESSING: "RollingOut",
-    Phase.PAUSED: "RolloutPaused",
-    Phase.HALTED: "RolloutHalted",
-    Phase.ROLLING_BACK: "RollingBack",
-    Phase.ROLLED_BACK: "RolledBack",
+    PoolPhase.SETTLED: "AwaitingRollout",
+    PoolPhase.PROGRESSING: "RollingOut",
+    PoolPhase.PAUSED: "RolloutPaused",
+    PoolPhase.HALTED: "RolloutHalted",
+    PoolPhase.ROLLING_BACK: "RollingBack",
+    PoolPhase.ROLLED_BACK: "RolledBack",
 }
 _WHY = {
-    Phase.SETTLED: "which no rollout has reached yet",
-    Phase.PROGRESSING: "which is being rolled out and has not passed yet",
-    Phase.PAUSED: "whose rollout is paused",
-    Phase.HALTED: "whose rollout is halted",
-    Phase.ROLLING_BACK: "which failed and is being rolled back",
-    Phase.ROLLED_BACK: "which failed and was rolled back",
+    PoolPhase.SETTLED: "which no rollout has reached yet",
+    PoolPhase.PROGRESSING: "which is being rolled out and has not passed yet",
+    PoolPhase.PAUSED: "whose rollout is paused",
+    PoolPhase.HALTED: "whose rollout is halted",
+    PoolPhase.ROLLING_BACK: "which failed and is being rolled back",
+    PoolPhase.ROLLED_BACK: "which failed and was rolled back",
 }
 
 

@@ -18,7 +18,7 @@ from tenon.kube.selectors import LabelSelector, label_selector
 from tenon.kube.structs import Selector
 
 
-class Phase(StrEnum):
+class PoolPhase(StrEnum):
     """How far the rollout of a NodePool is."""
 
     SETTLED = "Settled"
@@ -30,12 +30,12 @@ class Phase(StrEnum):
 
 
 _NEXT = {
-    Phase.SETTLED: "it is replaced when a rollout of the newest version reaches it",
-    Phase.PROGRESSING: "it is replaced when a wave reaches it",
-    Phase.PAUSED: "it is replaced after the rollout continues",
-    Phase.HALTED: "it stays until somebody continues the rollout, or a later version passes",
-    Phase.ROLLING_BACK: "only nodes of the version that failed are replaced",
-    Phase.ROLLED_BACK: "it stays until a later version passes",
+    PoolPhase.SETTLED: "it is replaced when a rollout of the newest version reaches it",
+    PoolPhase.PROGRESSING: "it is replaced when a wave reaches it",
+    PoolPhase.PAUSED: "it is replaced after the rollout continues",
+    PoolPhase.HALTED: "it stays until somebody continues the rollout, or a later version passes",
+    PoolPhase.ROLLING_BACK: "only nodes of the version that failed are replaced",
+    PoolPhase.ROLLED_BACK: "it stays until a later version passes",
 }
 
 _NOTHING = LabelSelector((("", "In", ()),))
@@ -51,7 +51,7 @@ class PoolRollout:
     """The digest of the last version that passed; empty if the rollout does not name one yet."""
     target: str = ""
     """The digest of the version that is rolled out, or that failed; empty if all nodes may have the current one."""
-    phase: Phase = Phase.SETTLED
+    phase: PoolPhase = PoolPhase.SETTLED
     wave_claims: frozenset[str] = frozenset()
     """The NodeClaims that may be replaced now."""
     message: str = ""
@@ -61,7 +61,7 @@ class PoolRollout:
     @property
     def replacement(self) -> str:
         """The digest of the version that a replaced node of a wave gets; empty if that is the newest."""
-        return self.target if self.phase is Phase.PROGRESSING and self.target else self.current
+        return self.target if self.phase is PoolPhase.PROGRESSING and self.target else self.current
 
     @property
     def launches_target(self) -> bool:
@@ -80,12 +80,12 @@ class PoolRollout:
 
 
 _PHASE_TEXT = {
-    Phase.SETTLED: "settled",
-    Phase.PROGRESSING: "in progress",
-    Phase.PAUSED: "paused",
-    Phase.HALTED: "halted",
-    Phase.ROLLING_BACK: "rolling back",
-    Phase.ROLLED_BACK: "rolled back",
+    PoolPhase.SETTLED: "settled",
+    PoolPhase.PROGRESSING: "in progress",
+    PoolPhase.PAUSED: "paused",
+    PoolPhase.HALTED: "halted",
+    PoolPhase.ROLLING_BACK: "rolling back",
+    PoolPhase.ROLLED_BACK: "rolled back",
 }
 
 
@@ -141,7 +141,7 @@ def _of_status(body: Mapping[str, Any], pool: str) -> PoolRollout:
         current=str(row.get("currentRevision") or ""),
         target=str(row.get("targetRevision") or ""),
         # A phase that this release does not know replaces nothing.
-        phase=Phase(phase) if phase in list(Phase) else Phase.PAUSED,
+        phase=PoolPhase(phase) if phase in list(PoolPhase) else PoolPhase.PAUSED,
         wave_claims=frozenset(str(claim) for claim in row.get("waveClaims") or ()),
         message=str(row.get("message") or ""),
         cause=str(row.get("cause") or ""),

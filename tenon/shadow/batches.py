@@ -83,7 +83,7 @@ class Purchases:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class BatchComparison:
     """A batch, and what both bought for it."""
 
     at: float
@@ -152,7 +152,7 @@ class Batches:
         place_of: PlaceOf,
         plan: Planner,
         prices: OfferingPrices,
-    ) -> list[Comparison]:
+    ) -> list[BatchComparison]:
         """Take note of the cluster as it is. Return the batches that can be compared now.
 
         Args:
@@ -228,7 +228,9 @@ def _is_settled(batch: _Open, claims: Mapping[str, RealClaim], place_of: PlaceOf
     return launched and all(place_of(uid) != "" for uid in batch.pods)
 
 
-def _compared(batch: _Open, claims: Mapping[str, RealClaim], place_of: PlaceOf, prices: OfferingPrices) -> Comparison:
+def _compared(
+    batch: _Open, claims: Mapping[str, RealClaim], place_of: PlaceOf, prices: OfferingPrices
+) -> BatchComparison:
     launched = [claims.get(name, claim) for name, claim in batch.claims.items()]
     offerings = Counter(claim.offering for claim in launched if claim.launched)
     waiting = sorted(pod.key for uid, pod in batch.pods.items() if place_of(uid) == "")
@@ -241,7 +243,7 @@ def _compared(batch: _Open, claims: Mapping[str, RealClaim], place_of: PlaceOf, 
     assert batch.ours is not None  # it was planned when the batch ended
     workloads = Counter(f"{pod.namespace}/{pod.workload_or_name}" for pod in batch.pods.values())
     texts = [f"{name} x{count}" if count > 1 else name for name, count in workloads.most_common(MAX_NAMES)]
-    return Comparison(batch.begun, len(batch.pods), texts, theirs, batch.ours, _other_pods(batch))
+    return BatchComparison(batch.begun, len(batch.pods), texts, theirs, batch.ours, _other_pods(batch))
 
 
 def _other_pods(batch: _Open) -> int:
@@ -255,7 +257,7 @@ def _other_pods(batch: _Open) -> int:
     return max(0, sum(requested) - batch.daemon_pods * len(requested) - len(batch.pods))
 
 
-def why_different(comparison: Comparison) -> str:
+def why_different(comparison: BatchComparison) -> str:
     """Return what makes the two purchases differ, in a sentence."""
     theirs, ours = comparison.theirs, comparison.ours
     if ours.unplaced_count != theirs.unplaced_count:

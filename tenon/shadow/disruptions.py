@@ -34,7 +34,7 @@ from tenon.shadow.pods import WAITS
 from tenon.shadow.purchases import add_claims
 from tenon.shadow.view import ModelView, PodFacts
 from tenon.shadow.waiting_commands import claims_of, due_commands, waiting
-from tenon.simulation.decisions import Question
+from tenon.simulation.decisions import PlanQuestion
 from tenon.simulation.model_after import model_after
 
 VALIDATION_SECONDS = VALIDATION_DELAY.total_seconds()
@@ -86,7 +86,7 @@ def remove_empty(view: ModelView, rules: Rules) -> Sequence[ModelCommand]:
 
 
 def look_for_moves(
-    view: ModelView, question: Question, rules: Rules, cursor: PassCursor | None
+    view: ModelView, question: PlanQuestion, rules: Rules, cursor: PassCursor | None
 ) -> tuple[Sequence[ModelCommand], PassCursor | None]:
     """Decide which nodes with pods leave. Returns the commands that need no wait, and where the next pass goes on.
 
@@ -102,7 +102,7 @@ def look_for_moves(
     return _decided(view, situation, methods, rules)
 
 
-def carry_out_due(view: ModelView, question: Question, rules: Rules) -> Sequence[ModelCommand]:
+def carry_out_due(view: ModelView, question: PlanQuestion, rules: Rules) -> Sequence[ModelCommand]:
     """Validate the commands that have waited long enough, and carry out those that still hold (DIS-46)."""
     cluster = view.cluster
     carried_out = []

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from tenon.kube.timestamps import parse_instant
 from tenon.money import per_hour, price_text, sum_text
-from tenon.page.charts import CHART_STYLE, Line, line_chart
+from tenon.page.charts import CHART_STYLE, ChartLine, line_chart
 from tenon.page.markup import Content, Markup, page, tag
 from tenon.page.style import STYLE
 from tenon.page.table import TABLE_STYLE, table
@@ -78,7 +78,7 @@ def _chart(report: Document) -> Content:
         if number is not None:
             buckets[number] = sample
     lines = [
-        Line([None if bucket is None else bucket[key] for bucket in buckets], name, color)
+        ChartLine([None if bucket is None else bucket[key] for bucket in buckets], name, color)
         for key, name, color in (
             ("karpenterPricePerHour", "Karpenter", KARPENTER),
             ("tenonPricePerHour", "Tenon", TENON),

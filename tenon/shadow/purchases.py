@@ -10,7 +10,7 @@ from tenon.scheduling.model import Plan, PlannedClaim, Problem
 from tenon.shadow.cluster import ModelCluster
 from tenon.shadow.nodes import ModelNode, bought_node
 from tenon.shadow.view import ModelView
-from tenon.simulation.decisions import Decision, Question, decide
+from tenon.simulation.decisions import PlanQuestion, SolvedProblem, decide
 
 IDLE_SECONDS, LONGEST_SECONDS = 1.0, 10.0
 """The batch window: a plan is made once no pod came for this long, or the first one has waited that long."""
@@ -35,7 +35,7 @@ def is_due(cluster: ModelCluster, now: float) -> bool:
     return bool(cluster.unplaced) and now - cluster.planned_at >= RETRY_SECONDS
 
 
-def buy(view: ModelView, question: Question, boot: float, clock: Callable[[], float]) -> Purchase:
+def buy(view: ModelView, question: PlanQuestion, boot: float, clock: Callable[[], float]) -> Purchase:
     """Plan for all waiting pods and carry the plan out.
 
     Args:
@@ -82,7 +82,7 @@ def unplaced_reasons(plan: Plan) -> dict[str, str]:
     return {**reasons, **dict.fromkeys(plan.unreached, "the plan did not reach it")}
 
 
-def _place_on_existing(view: ModelView, decision: Decision) -> None:
+def _place_on_existing(view: ModelView, decision: SolvedProblem) -> None:
     for name, pods in decision.plan.placements.items():
         if name not in view.cluster.nodes:
             continue

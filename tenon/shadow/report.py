@@ -11,7 +11,7 @@ from typing import Any
 from tenon.kube.timestamps import format_instant, from_epoch
 from tenon.money import HOURS_A_MONTH, price_text
 from tenon.sentences import counted, lasting
-from tenon.shadow.batches import Comparison, Purchases, why_different
+from tenon.shadow.batches import BatchComparison, Purchases, why_different
 from tenon.shadow.cluster import Disturbance
 from tenon.shadow.disruptions import VALIDATION_SECONDS, ModelCommand
 from tenon.shadow.ledger import Rates
@@ -118,7 +118,7 @@ def document(report: ShadowReport) -> Document:
     }
 
 
-def comparison_entry(comparison: Comparison) -> Document:
+def comparison_entry(comparison: BatchComparison) -> Document:
     """Return a purchase, and what differs."""
     return {
         "at": _time(comparison.at),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tenon.disruption.history.arrivals import Arrival
 from tenon.provisioning.problem_json import decode, encode
 from tenon.scheduling.model import Node
-from tenon.shadow.batches import Comparison
+from tenon.shadow.batches import BatchComparison
 from tenon.shadow.cluster import Disturbance, ModelCluster
 from tenon.shadow.disruptions import ModelCommand
 from tenon.shadow.ledger import Ledger
@@ -76,12 +76,12 @@ class Totals:
     our_dollars_per_hour: float = 0.0
     unlike: int = 0
     """Purchases of which the prices cannot be compared."""
-    differing: list[Comparison] = field(default_factory=list)
+    differing: list[BatchComparison] = field(default_factory=list)
     """The purchases that differ most, the largest difference first."""
     commands: list[ModelCommand] = field(default_factory=list)
     """The disruption commands of the model that save most."""
 
-    def compared(self, comparison: Comparison) -> None:
+    def compared(self, comparison: BatchComparison) -> None:
         """Count a purchase that was compared."""
         self.batches += 1
         self.pods_compared += comparison.pods
@@ -98,7 +98,7 @@ class Totals:
         self.commands = sorted([*self.commands, command], key=lambda command: -command.saving)[:MOST]
 
 
-def _weight(comparison: Comparison) -> tuple[int, float]:
+def _weight(comparison: BatchComparison) -> tuple[int, float]:
     """Return how much a purchase differs: first those that place other pods, then by price."""
     unplaced = abs(comparison.theirs.unplaced_count - comparison.ours.unplaced_count)
     return unplaced, abs(comparison.difference) if comparison.is_fair else 0.0

@@ -37,7 +37,7 @@ class PodFacts:
 
 @dataclass(frozen=True, slots=True)
 class ModelView:
-    """Implements `tenon.provisioning.problem.Cluster` for the model at one moment."""
+    """Implements `tenon.provisioning.problem.PlannedCluster` for the model at one moment."""
 
     cluster: ModelCluster
     around: Surroundings

@@ -28,7 +28,7 @@ from tenon.provisioning.overlays import PoolTypes, apply_overlays
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pool_overlap import notes as overlap_notes
 from tenon.provisioning.pool_overlap import overlapping
-from tenon.provisioning.problem import Cluster, problem_of, with_pool_reasons
+from tenon.provisioning.problem import PlannedCluster, problem_of, with_pool_reasons
 from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.refused_offerings import with_refused_offerings
 from tenon.provisioning.shortage_waits import dear_nodes, elsewhere, held_back, without_dear_types
@@ -98,7 +98,7 @@ class Reserved:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PlanQuestion:
     """The input to a plan besides the cluster: the pods, the available instance types and the settings."""
 
     pods: Sequence[Pod]
@@ -119,7 +119,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class SolvedProblem:
     """A plan with the problem that it solves."""
 
     problem: Problem
@@ -135,7 +135,7 @@ class Decision:
     """The indexes of the instance types, for further questions about the problem."""
 
 
-def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> Decision:
+def decide(cluster: PlannedCluster, question: PlanQuestion, clock: Callable[[], float]) -> SolvedProblem:
     """Plan for the pods. ``clock`` measures the duration."""
     pools_with_types = sold(usable_pools(cluster.node_pools(), cluster.node_class), cluster, question)
     began = clock()
@@ -153,14 +153,14 @@ def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> 
     placed_keys = {pod.key for pods in (*plan.placements.values(), *(c.pods for c in plan.claims)) for pod in pods}
     lost = [f"pod {key}: {why}" for key, why in lost_disks(problem).items() if key in placed_keys]
     notes += lost[:MAX_LOST_NOTES]
-    return Decision(problem, plan, seconds, notes, overlaps, overlaid.pools_with_types, tables)
+    return SolvedProblem(problem, plan, seconds, notes, overlaps, overlaid.pools_with_types, tables)
 
 
 def _planned(
     problem: Problem,
     placed: Placements,
-    cluster: Cluster,
-    question: Question,
+    cluster: PlannedCluster,
+    question: PlanQuestion,
     pools_with_types: PoolTypes,
     tables: TypeTables,
 ) -> Plan:
@@ -174,7 +174,7 @@ def _planned(
     return with_placements(_with_waits(open_problem, question, pools_with_types, tables), placed)
 
 
-def _with_waits(problem: Problem, question: Question, pools_with_types: PoolTypes, tables: TypeTables) -> Plan:
+def _with_waits(problem: Problem, question: PlanQuestion, pools_with_types: PoolTypes, tables: TypeTables) -> Plan:
     """Solve the problem, and hold back nodes that are far dearer than usual where NodePools ask for it."""
     pools = {pool.metadata.name: pool for pool, _ in pools_with_types}
     types = {pool.metadata.name: kinds for pool, kinds in pools_with_types}
@@ -191,18 +191,18 @@ def _with_waits(problem: Problem, question: Question, pools_with_types: PoolType
     return without_dear_types(plan, pools, prices)
 
 
-def sold(pools: Sequence[NodePool], cluster: Cluster, question: Question) -> PoolTypes:
+def sold(pools: Sequence[NodePool], cluster: PlannedCluster, question: PlanQuestion) -> PoolTypes:
     """Return the NodePools with the instance types that their classes can have."""
     return [(pool, _types_of(_class_of(pool, cluster), question)) for pool in pools]
 
 
-def _types_of(node_class: EC2NodeClass, question: Question) -> Sequence[InstanceType]:
+def _types_of(node_class: EC2NodeClass, question: PlanQuestion) -> Sequence[InstanceType]:
     own = question.types_of(node_class) if question.types_of is not None else question.types
     types, reserved = in_zones_of(node_class, own), question.reserved
     return with_reservations(types, node_class, reserved.places, reserved.claims) if reserved is not None else types
 
 
-def _class_of(pool: NodePool, cluster: Cluster) -> EC2NodeClass:
+def _class_of(pool: NodePool, cluster: PlannedCluster) -> EC2NodeClass:
     ec2_class = cluster.node_class(class_key(pool))
     assert ec2_class is not None  # usable_pools checked this
     return with_own_kubelet(ec2_class, pool.metadata.annotations)

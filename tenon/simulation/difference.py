@@ -52,7 +52,7 @@ class PodChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class PlanDifference:
     """What differs between two plans."""
 
     nodes: Sequence[NodeChange]
@@ -73,7 +73,7 @@ class Difference:
         return not any((self.nodes, self.moves, self.unschedulable, self.schedulable, self.added, self.removed))
 
 
-def difference(before: Document, after: Document) -> Difference:
+def difference(before: Document, after: Document) -> PlanDifference:
     """Return what differs between the documents of two plans."""
     places, new_places = _places(before), _places(after)
     changes: Counter[PodChange] = Counter()
@@ -88,7 +88,7 @@ def difference(before: Document, after: Document) -> Difference:
         ),
         key=lambda change: (-change.count, change.workload, change.before or (), change.after or (), change.reason),
     )
-    return Difference(
+    return PlanDifference(
         nodes=sorted(
             _node_changes(before, after),
             key=lambda change: (-abs(change.price_after - change.price_before), change.kind),

@@ -9,7 +9,7 @@ from tenon.money import per_hour, price_text
 from tenon.page.markup import Content, Markup, joined, tag
 from tenon.page.table import side_by_side, table
 from tenon.sentences import counted
-from tenon.simulation.difference import Difference, NodeKind, PodChange, difference
+from tenon.simulation.difference import NodeKind, PlanDifference, PodChange, difference
 from tenon.simulation.document import Document
 from tenon.simulation.html_report import plan_sections
 from tenon.simulation.report import Report
@@ -62,7 +62,7 @@ def _in_columns(*parts: Content) -> Markup:
     return tag("div", (tag("div", part) for part in parts if part), class_="columns")
 
 
-def _summary(before: Document, after: Document, change: Difference) -> Markup:
+def _summary(before: Document, after: Document, change: PlanDifference) -> Markup:
     if change.is_empty:
         return joined("Both plans buy the same nodes at the same prices for the same pods.")
     cost = round(after["pricePerHour"] - before["pricePerHour"], 6)
@@ -111,7 +111,7 @@ def _signed(value: float, text: Callable[[float], str]) -> str:
     return f"{'+' if rounded > 0 else '−'}{text(abs(rounded))}" if rounded else "="
 
 
-def _nodes(change: Difference) -> Content:
+def _nodes(change: PlanDifference) -> Content:
     if not change.nodes:
         return None
     rows = [

@@ -14,21 +14,25 @@ from tenon.disruption.covered_nodes import with_coverage
 from tenon.disruption.nodes import NodeDetail
 from tenon.disruption.scored_zones import with_scores
 from tenon.provisioning.overlays import apply_overlays
-from tenon.provisioning.problem import Cluster, problem_of, scheduling_pools
+from tenon.provisioning.problem import PlannedCluster, problem_of, scheduling_pools
 from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.static_capacity import usable_static_pools
 from tenon.resources import NODES, add
 from tenon.scheduling.model import InstanceType, Plan
 from tenon.scheduling.offerings.hourly_cost import with_used
 from tenon.scheduling.reservations import with_places_taken
-from tenon.simulation.decisions import Question, sold
+from tenon.simulation.decisions import PlanQuestion, sold
 
 NodeDetails = Callable[[Mapping[str, Sequence[InstanceType]]], Mapping[str, NodeDetail]]
 """Returns the details of all initialized nodes, by NodeClaim, from the instance types of each NodePool."""
 
 
 def model_after(
-    plan: Plan, cluster: Cluster, question: Question, node_details: NodeDetails, wave_pools: Sequence[NodePool] = ()
+    plan: Plan,
+    cluster: PlannedCluster,
+    question: PlanQuestion,
+    node_details: NodeDetails,
+    wave_pools: Sequence[NodePool] = (),
 ) -> ClusterModel:
     """Return the cluster for methods that move pods, once a plan is carried out.
 

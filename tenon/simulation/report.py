@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tenon.kube.pod import Pod
 from tenon.money import per_hour, price_text
 from tenon.resources import CPU, MEMORY, Resources, subtract, total
-from tenon.simulation.decisions import Decision
+from tenon.simulation.decisions import SolvedProblem
 from tenon.simulation.document import Document
 from tenon.simulation.hourly_costs import cost_sentences
 
@@ -111,7 +111,7 @@ class Report:
         ]
 
 
-def report(decision: Decision, document: Document) -> Report:
+def report(decision: SolvedProblem, document: Document) -> Report:
     """Return the report of a plan and its document."""
     types = {pool.name: {kind.name: kind for kind in pool.instance_types} for pool in decision.problem.pools}
     nodes = []
@@ -147,7 +147,7 @@ def before_and_after(totals: Document) -> str:
     return f"Nodes of NodePools: {before} now, {after} after the disruption"
 
 
-def _existing(decision: Decision) -> list[NodeReport]:
+def _existing(decision: SolvedProblem) -> list[NodeReport]:
     by_name = {node.name: node for node in decision.problem.nodes}
     nodes = []
     for name, pods in sorted(decision.plan.placements.items()):

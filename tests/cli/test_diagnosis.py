@@ -18,7 +18,7 @@ from activities.ec2.client import Ec2
 from activities.kubernetes.resources import CRDS, EC2NODECLASSES, NODECLAIMS
 from cli.diagnosis import aws, kubernetes
 from cli.diagnosis.aws import check_aws
-from cli.diagnosis.finding import Finding, State
+from cli.diagnosis.finding import DoctorFinding, FindingState
 from cli.diagnosis.rights import RIGHTS, Right
 from sandbox.ec2.authorization.identities import ADMINISTRATOR_KEY, POLICY, environment, worker_key
 from tenon.node.registration import NOT_JOINED
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.integration
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 
 
-def states(findings: list[Finding]) -> dict[str, State]:
+def states(findings: list[DoctorFinding]) -> dict[str, FindingState]:
     return {finding.check: finding.state for finding in findings}
 
 
@@ -67,7 +67,7 @@ def kube() -> FakeKube:
 
 
 async def test_crds_of_this_version_have_no_fault(kube: FakeKube) -> None:
-    assert states(await kubernetes.check_definitions(kube)) == {"CRDs": State.OK}  # type: ignore[arg-type]
+    assert states(await kubernetes.check_definitions(kube)) == {"CRDs": FindingState.OK}  # type: ignore[arg-type]
 
 
 async def test_a_crd_that_lacks_a_field_is_named_with_the_field(kube: FakeKube) -> None:
@@ -76,14 +76,14 @@ async def test_a_crd_that_lacks_a_field_is_named_with_the_field(kube: FakeKube) 
             (v1,) = [version for version in body["spec"]["versions"] if version["name"] == "v1"]
             del v1["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["replicas"]
     (finding,) = await kubernetes.check_definitions(kube)  # type: ignore[arg-type]
-    assert finding.state is State.WARNING
+    assert finding.state is FindingState.WARNING
     assert finding.sentence == "nodepools.karpenter.sh is older than this Tenon: it lacks v1 spec.replicas."
     assert "kubectl apply --server-side -f deploy/crds" in finding.remedy
 
 
 async def test_a_missing_crd_is_a_fault() -> None:
     findings = await kubernetes.check_definitions(FakeKube(Clock()))  # type: ignore[arg-type]
-    assert [finding.state for finding in findings] == [State.FAULT] * 3
+    assert [finding.state for finding in findings] == [FindingState.FAULT] * 3
 
 
 def nodeclaim(name: str, *conditions: tuple[str, str, datetime, str]) -> dict[str, Any]:
@@ -107,10 +107,10 @@ def nodeclaim(name: str, *conditions: tuple[str, str, datetime, str]) -> dict[st
 
 async def test_a_node_that_never_joins_points_to_the_access_entry(kube: FakeKube) -> None:
     kube.add(NODECLAIMS, nodeclaim("fresh", ("Launched", "True", NOW - timedelta(minutes=1), "")))
-    assert states(await kubernetes._claims(kube, NOW)) == {"NodeClaims": State.OK}  # type: ignore[arg-type]
+    assert states(await kubernetes._claims(kube, NOW)) == {"NodeClaims": FindingState.OK}  # type: ignore[arg-type]
     kube.add(NODECLAIMS, nodeclaim("stuck", ("Launched", "True", NOW - timedelta(minutes=6), "")))
     (claim,) = await kubernetes._claims(kube, NOW)  # type: ignore[arg-type]
-    assert (claim.check, claim.state) == ("registration", State.FAULT)
+    assert (claim.check, claim.state) == ("registration", FindingState.FAULT)
     assert "stuck" in claim.sentence
     assert "fresh" not in claim.sentence
     assert "access entry" in claim.remedy
@@ -131,7 +131,7 @@ async def test_a_node_that_never_joins_points_to_the_access_entry(kube: FakeKube
 async def test_a_refused_launch_is_shown_with_its_reason(kube: FakeKube) -> None:
     kube.add(NODECLAIMS, nodeclaim("refused", ("Launched", "Unknown", NOW, "AWS refused ec2:CreateFleet")))
     (claim,) = await kubernetes._claims(kube, NOW)  # type: ignore[arg-type]
-    assert claim.state is State.FAULT
+    assert claim.state is FindingState.FAULT
     assert "AWS refused ec2:CreateFleet" in claim.sentence
 
 
@@ -143,16 +143,23 @@ async def test_a_class_that_is_not_ready_says_why(kube: FakeKube) -> None:
     kube.add(EC2NODECLASSES, {"metadata": {"name": "default"}, "status": {"conditions": conditions}})
     objects = await kubernetes._objects(kube)  # type: ignore[arg-type]
     (wrong,) = [item for item in objects if item.check == "EC2NodeClass"]
-    assert wrong.state is State.FAULT
+    assert wrong.state is FindingState.FAULT
     assert wrong.sentence == "EC2NodeClass default is not Ready. SubnetsReady: no subnet has the tags."
-    assert states(objects)["NodePool"] is State.WARNING, "there is none"
+    assert states(objects)["NodePool"] is FindingState.WARNING, "there is none"
 
 
 @pytest.mark.parametrize(
     ("ahead", "state"),
-    [(5, State.OK), (-5, State.OK), (60, State.WARNING), (-60, State.WARNING), (400, State.FAULT), (-400, State.FAULT)],
+    [
+        (5, FindingState.OK),
+        (-5, FindingState.OK),
+        (60, FindingState.WARNING),
+        (-60, FindingState.WARNING),
+        (400, FindingState.FAULT),
+        (-400, FindingState.FAULT),
+    ],
 )
-def test_the_clock_is_compared_with_aws(ahead: int, state: State) -> None:
+def test_the_clock_is_compared_with_aws(ahead: int, state: FindingState) -> None:
     datetime = format_datetime(NOW - timedelta(seconds=ahead), usegmt=True)
     (result,) = aws._clock({"ResponseMetadata": {"HTTPHeaders": {"date": datetime}}}, NOW)
     assert result.state is state
@@ -177,7 +184,7 @@ def clients(server: Server, access_key: str) -> Ec2:
         return Ec2("us-west-2", server.endpoint)
 
 
-def checked(server: Server, access_key: str = "", **settings: Any) -> list[Finding]:
+def checked(server: Server, access_key: str = "", **settings: Any) -> list[DoctorFinding]:
     output = Settings(cluster_name="sandbox", **settings)
     return check_aws(clients(server, access_key or worker_key("sandbox")), output, [], lambda: datetime.now(UTC))
 
@@ -185,11 +192,11 @@ def checked(server: Server, access_key: str = "", **settings: Any) -> list[Findi
 def test_with_the_policy_of_deploy_nothing_is_wrong(server: Server) -> None:
     findings = checked(server, interruption_queue="sandbox")
     assert states(findings) == {
-        "AWS": State.OK,
-        "clock": State.OK,
-        "rights in AWS": State.OK,
-        "prices": State.OK,
-        "interruption queue": State.OK,
+        "AWS": FindingState.OK,
+        "clock": FindingState.OK,
+        "rights in AWS": FindingState.OK,
+        "prices": FindingState.OK,
+        "interruption queue": FindingState.OK,
     }, findings
 
 
@@ -210,23 +217,23 @@ def without(server: Server) -> Iterator[Callable[[str], None]]:
 def test_a_missing_right_is_named(server: Server, without: Callable[[str], None], action: str) -> None:
     without(action)
     wrong, *more = [
-        finding for finding in checked(server, interruption_queue="sandbox") if finding.state is not State.OK
+        finding for finding in checked(server, interruption_queue="sandbox") if finding.state is not FindingState.OK
     ]
-    assert (wrong.check, wrong.state) == ("rights in AWS", State.FAULT)
+    assert (wrong.check, wrong.state) == ("rights in AWS", FindingState.FAULT)
     assert f"allow {action}" in wrong.sentence
     assert [item.check for item in more] == (["prices"] if action == "pricing:GetProducts" else [])
 
 
 def test_aws016_a_missing_right_to_zonal_shifts_is_named(server: Server, without: Callable[[str], None]) -> None:
     """Only with the setting: without it Tenon does not ask ARC."""
-    assert states(checked(server, enable_zonal_shift=True))["rights in AWS"] is State.OK
+    assert states(checked(server, enable_zonal_shift=True))["rights in AWS"] is FindingState.OK
     without("arc-zonal-shift:GetManagedResource")
-    (wrong,) = [finding for finding in checked(server, enable_zonal_shift=True) if finding.state is State.FAULT]
+    (wrong,) = [finding for finding in checked(server, enable_zonal_shift=True) if finding.state is FindingState.FAULT]
     assert "allow arc-zonal-shift:GetManagedResource" in wrong.sentence
-    assert states(checked(server))["rights in AWS"] is State.OK
+    assert states(checked(server))["rights in AWS"] is FindingState.OK
 
 
-def prices(server: Server, **settings: Any) -> Finding:
+def prices(server: Server, **settings: Any) -> DoctorFinding:
     (result,) = [finding for finding in checked(server, **settings) if finding.check == "prices"]
     return result
 
@@ -240,7 +247,7 @@ def test_aws130_aws132_the_source_of_the_prices_is_named(server: Server) -> None
 def test_aws130_prices_that_are_not_known_are_a_warning(server: Server, without: Callable[[str], None]) -> None:
     without("ec2:DescribeSpotPriceHistory")
     finding = prices(server)
-    assert finding.state is State.WARNING
+    assert finding.state is FindingState.WARNING
     assert finding.sentence.startswith("The spot prices of us-west-2 are unknown (")
     assert finding.sentence.endswith("Tenon uses on-demand prices for spot.")
     assert "NodeOverlay" in finding.remedy
@@ -250,7 +257,7 @@ def test_aws130_types_that_the_built_in_table_lacks_are_named(server: Server, mo
     """Tenon buys none of them on demand, so a user who waits for such a node finds the reason here."""
     lacking(monkeypatch, "m5.large", "m5.xlarge", "c5.large", "c5.xlarge")
     finding = prices(server, isolated_vpc=True)
-    assert finding.state is State.WARNING
+    assert finding.state is FindingState.WARNING
     assert "4 instance types have no on-demand price, such as c5.large, c5.xlarge, m5.large, ...: " in finding.sentence
     assert "they are not in the built-in table of us-east-1" in finding.sentence
     assert "NodeOverlay" in finding.remedy
@@ -264,14 +271,14 @@ def test_aws130_the_age_of_a_table_and_a_file_that_cannot_be_used_are_findings(
     old = replace(table, region="us-west-2", as_of="2025-01-01", regions=frozenset(["us-west-2"]))
     file.write_text(price_tables.table_text(old))
     finding = prices(server, isolated_vpc=True, price_table=str(file))
-    assert finding.state is State.WARNING
+    assert finding.state is FindingState.WARNING
     assert f"the table of us-west-2 in {file} (as of 2025-01-01), which is more than 180 days old" in finding.sentence
     assert "`tenon prices us-west-2`" in finding.sentence
     file.write_text(price_tables.table_text(replace(old, as_of=datetime.now(UTC).date().isoformat())))
-    assert prices(server, isolated_vpc=True, price_table=str(file)).state is State.OK
+    assert prices(server, isolated_vpc=True, price_table=str(file)).state is FindingState.OK
     file.write_text("{}")
     finding = prices(server, isolated_vpc=True, price_table=str(file))
-    assert finding.state is State.FAULT
+    assert finding.state is FindingState.FAULT
     assert finding.sentence.startswith(f"PRICE_TABLE cannot be used: The file {file} is no table of list prices")
 
 
@@ -279,14 +286,14 @@ def test_aws131_types_that_the_price_list_lacks_are_named(server: Server, monkey
     """It is complete, so AWS does not sell them on demand, and nothing is wrong."""
     monkeypatch.delitem(server.world.prices.on_demand, "m5.large")
     finding = prices(server)
-    assert finding.state is State.OK
+    assert finding.state is FindingState.OK
     assert "1 instance type has no on-demand price: m5.large is not in the price list of us-west-2" in finding.sentence
 
 
 def test_prices_are_checked_without_the_right_to_read_types(server: Server, without: Callable[[str], None]) -> None:
     """That right has a finding of its own."""
     without("ec2:DescribeInstanceTypes")
-    assert prices(server).state is State.OK
+    assert prices(server).state is FindingState.OK
 
 
 def lacking(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
@@ -302,23 +309,25 @@ def lacking(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 
 def test_a_missing_right_to_the_queue_is_named(server: Server, without: Callable[[str], None]) -> None:
     without("sqs:GetQueueUrl")
-    (wrong,) = [finding for finding in checked(server, interruption_queue="sandbox") if finding.state is not State.OK]
-    assert (wrong.check, wrong.state) == ("interruption queue", State.FAULT)
+    (wrong,) = [
+        finding for finding in checked(server, interruption_queue="sandbox") if finding.state is not FindingState.OK
+    ]
+    assert (wrong.check, wrong.state) == ("interruption queue", FindingState.FAULT)
     assert "allow sqs:getqueueurl" in wrong.sentence.lower()
 
 
 def test_a_queue_that_does_not_exist_is_a_fault_and_no_queue_a_warning(server: Server) -> None:
     server.world.judge.replace("sandbox", '{"Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}')
     try:
-        assert states(checked(server, interruption_queue="other"))["interruption queue"] is State.FAULT
-        assert states(checked(server))["interruption queue"] is State.WARNING
+        assert states(checked(server, interruption_queue="other"))["interruption queue"] is FindingState.FAULT
+        assert states(checked(server))["interruption queue"] is FindingState.WARNING
     finally:
         server.world.judge.replace("sandbox", None)
 
 
 def test_wrong_credentials_end_the_checks_of_aws(server: Server) -> None:
     (finding,) = checked(server, "nobody")
-    assert finding.state is State.FAULT
+    assert finding.state is FindingState.FAULT
     assert "check the AWS credentials" in finding.sentence
 
 
@@ -326,13 +335,13 @@ def test_wrong_credentials_end_the_checks_of_aws(server: Server) -> None:
 def test_the_right_to_read_scores_is_checked_if_a_nodepool_follows_them(server: Server) -> None:
     settings = Settings(cluster_name="sandbox")
 
-    def finding(key: str) -> Finding:
+    def finding(key: str) -> DoctorFinding:
         findings = check_aws(clients(server, key), settings, [], lambda: datetime.now(UTC), follows_scores=True)
         return next(finding for finding in findings if finding.check == "spot placement scores")
 
-    assert finding(ADMINISTRATOR_KEY).state is State.OK
+    assert finding(ADMINISTRATOR_KEY).state is FindingState.OK
     refused = finding(worker_key("sandbox"))
-    assert refused.state is State.WARNING
+    assert refused.state is FindingState.WARNING
     assert "ec2:GetSpotPlacementScores" in refused.sentence
     assert "deploy/iam/spot-scores-policy.json" in refused.remedy
 
@@ -341,18 +350,18 @@ def test_another_cluster_name_is_a_warning(server: Server) -> None:
     """The EKS cluster is not needed if endpoint and CA are set."""
     settings = Settings(cluster_name="elsewhere")
     findings = check_aws(clients(server, ADMINISTRATOR_KEY), settings, [], lambda: datetime.now(UTC))
-    assert states(findings)["EKS cluster"] is State.WARNING
+    assert states(findings)["EKS cluster"] is FindingState.WARNING
 
 
 @pytest.mark.refuses("iam:GetRole")
 def test_who_may_not_read_access_entries_gets_the_command(server: Server) -> None:
     """The worker's policy has no right to read roles, as Karpenter's has none."""
     finding = aws._access(clients(server, worker_key("sandbox")), "sandbox", "KarpenterNodeRole-sandbox")
-    assert finding.state is State.UNKNOWN
+    assert finding.state is FindingState.UNKNOWN
     assert "aws eks describe-access-entry --cluster-name sandbox" in finding.remedy
 
 
 def test_a_role_that_does_not_exist_is_a_fault(server: Server) -> None:
     finding = aws._access(clients(server, ADMINISTRATOR_KEY), "sandbox", "KarpenterNodeRole-lost")
-    assert finding.state is State.FAULT
+    assert finding.state is FindingState.FAULT
     assert "KarpenterNodeRole-lost" in finding.sentence

@@ -13,7 +13,7 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import LEASES, NODES, PODS
 from cli.node_groups.group import ScalingGroup
 from cli.node_groups.nodes import read_nodes, read_waiting
-from cli.node_groups.passes import Draining
+from cli.node_groups.passes import GroupDrain
 from cli.node_groups.preconditions import DrainError, count_unjoined, shows_that_it_leads
 from cli.switching.leases import LeaseWatch
 from tests.activities.node.fake_kube import Clock, FakeKube
@@ -83,7 +83,7 @@ class World:
         assert await shows_that_it_leads(self.leases, self.clock.sleep)
         kube: Any = self.kube
         earlier = {pod.uid for pod in await read_waiting(kube)}
-        return await Draining(
+        return await GroupDrain(
             kube, self.group, self.leases, remain, 1, patience, earlier, clock=self.seconds, sleep=self.clock.sleep
         ).run()
 

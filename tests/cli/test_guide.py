@@ -21,7 +21,7 @@ from cli.switching.leases import LeaseWatch
 from cli.switching.memory import Memory
 from cli.switching.observing import Watcher
 from tenon.apis.hashing import NODEPOOL_VERSION
-from tenon.migration.switch import Direction, Phase, Switch
+from tenon.migration.switch import Direction, Switch, SwitchPhase
 from tests.activities.node.fake_kube import START, Clock
 from tests.cli.test_switching import KARPENTER, LEASE, TENON, Cluster, deployment
 from worker.runtime.temporal.temporal_client import TemporalError
@@ -135,7 +135,7 @@ async def test_a_takeover_ends_when_tenon_has_every_nodepool_and_nodeclaim() -> 
     guide = cluster.guide(Direction.TAKEOVER)
     async with cluster.turning():
         assert await guide.run()
-    assert guide.memory.switch.phase is Phase.DONE
+    assert guide.memory.switch.phase is SwitchPhase.DONE
     assert cluster.replicas("kube-system", "karpenter") == 0
     changes = await guide.differences()
     assert changes is not None
@@ -149,7 +149,7 @@ async def test_from_v1beta1_the_crds_are_installed_between_both_and_a_webhook_ma
     guide = cluster.guide(Direction.TAKEOVER, stop_first=True)
     async with cluster.turning():
         assert await guide.run()
-    assert guide.memory.switch.phase is Phase.DONE
+    assert guide.memory.switch.phase is SwitchPhase.DONE
     assert cluster.installed
     assert cluster.replicas("tenon", "tenon") == 2
     assert any("conversion webhook failed" in line for line in cluster.lines)
@@ -160,7 +160,7 @@ async def test_a_handback_clears_between_both() -> None:
     guide = cluster.guide(Direction.HANDBACK)
     async with cluster.turning():
         assert await guide.run()
-    assert guide.memory.switch.phase is Phase.DONE
+    assert guide.memory.switch.phase is SwitchPhase.DONE
     assert cluster.cleared
     assert cluster.replicas("kube-system", "karpenter") == 2
     assert cluster.replicas("tenon", "tenon") == 0
@@ -184,7 +184,7 @@ async def test_a_handback_that_cannot_clear_waits_and_goes_back(
     guide.clear = clear
     async with cluster.turning():
         assert await guide.run()
-    assert guide.memory.switch.phase is Phase.RETURNED
+    assert guide.memory.switch.phase is SwitchPhase.RETURNED
     assert (cluster.replicas("kube-system", "karpenter"), cluster.replicas("tenon", "tenon")) == (0, 2)
     why = str(error).rstrip(".")
     assert guide.memory.switch.why_back == f"{why} after 10m"

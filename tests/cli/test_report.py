@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from cli.context import Context
 from cli.main import app
 from cli.reporting.past import window_of
-from tenon.record.entries import Entry, LaunchEntry, NodeFacts, RemovalEntry
+from tenon.record.entries import Entry, LaunchEntry, RecordedNode, RemovalEntry
 from tenon.record.lines import line_of
 from tests.cli.fleet_api import NODES, POOLS, FakeFleet, serving_fleet, varied_fleet
 
@@ -56,7 +56,7 @@ def record_of(path: Path, *clusters: str) -> Path:
     now = datetime.now(UTC)
     entries: list[Entry] = []
     for cluster in clusters:
-        node = NodeFacts(claim="a", pool="web", instance=f"i-{cluster}", instance_type="m5.large", price=0.5)
+        node = RecordedNode(claim="a", pool="web", instance=f"i-{cluster}", instance_type="m5.large", price=0.5)
         start, end = now - timedelta(hours=3), now - timedelta(hours=1)
         entries.append(LaunchEntry(id=f"l/{cluster}", at=start, cluster=cluster, facts=node, launched_at=start))
         removal = RemovalEntry(

@@ -14,7 +14,7 @@ from cli.switching import memory
 from cli.switching.command import WENT_BACK, Options, SwitchError, switch
 from cli.switching.memory import Memory
 from tenon.apis.crd import custom_resource_definitions
-from tenon.migration.switch import Direction, Phase, Switch
+from tenon.migration.switch import Direction, Switch, SwitchPhase
 from tests.activities.node.fake_kube import START
 from tests.cli.test_guide import World, world
 from tests.cli.test_switching import KARPENTER, TENON
@@ -22,7 +22,7 @@ from tests.cli.test_switching import KARPENTER, TENON
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
 
-async def under_way(cluster: World, phase: Phase, direction: Direction = Direction.HANDBACK) -> None:
+async def under_way(cluster: World, phase: SwitchPhase, direction: Direction = Direction.HANDBACK) -> None:
     stop_first = direction is Direction.TAKEOVER
     begun = Switch(direction, 2, 2, timedelta(), timedelta(minutes=10), START, START, stop_first, phase)
     await memory.write(cluster.kube, "tenon", Memory(begun, str(KARPENTER), {"a": "i-1"}))  # type: ignore[arg-type]
@@ -44,7 +44,7 @@ async def test_an_error_in_the_middle_says_that_the_switch_has_not_ended(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     cluster = world(karpenter=0, tenon=0)
-    await under_way(cluster, Phase.STARTING)
+    await under_way(cluster, SwitchPhase.STARTING)
 
     async def forbidden(*_: Any, **__: Any) -> None:
         raise ApiError(403, "Forbidden", "may not scale")
@@ -58,7 +58,7 @@ async def test_an_error_in_the_middle_says_that_the_switch_has_not_ended(
 
 async def test_from_v1beta1_a_takeover_goes_back_only_until_the_first_crd_is_tenons() -> None:
     cluster = world(karpenter=0, tenon=0)
-    await under_way(cluster, Phase.INSTALLING, Direction.TAKEOVER)
+    await under_way(cluster, SwitchPhase.INSTALLING, Direction.TAKEOVER)
     definitions = custom_resource_definitions()
     applied = next(item for item in definitions.values() if item["metadata"]["name"] == "nodepools.karpenter.sh")
     cluster.kube.add(CRDS, applied)
@@ -75,7 +75,7 @@ async def test_a_switch_that_has_ended_is_done_even_if_nodes_cannot_be_compared(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     cluster = world(karpenter=0, tenon=0)
-    await under_way(cluster, Phase.STARTING)
+    await under_way(cluster, SwitchPhase.STARTING)
     listing = cluster.kube.list
 
     async def without_claims(resource: Resource, **query: Any) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from activities.kubernetes.resources import (
     PROVISIONERS,
     Resource,
 )
-from cli.diagnosis.finding import State
+from cli.diagnosis.finding import FindingState
 from cli.switching import checks, memory
 from cli.switching.before_migrating import examine
 from cli.switching.definitions import stored_as_v1beta1
@@ -28,7 +28,7 @@ from cli.switching.deployments import DeploymentError, Workload, karpenters, ten
 from cli.switching.leases import LeaseWatch
 from cli.switching.memory import Memory, SwitchMemoryError
 from tenon.apis.crd import custom_resource_definitions
-from tenon.migration.switch import Direction, Phase, Switch
+from tenon.migration.switch import Direction, Switch, SwitchPhase
 from tests.activities.node.fake_kube import START, Clock, FakeKube
 
 LEASE = "karpenter-leader-election"
@@ -71,7 +71,7 @@ def kube() -> Cluster:
 
 async def faults(kube: Cluster) -> list[str]:
     findings = await checks.before_takeover(kube, KARPENTER, TENON, stop_first=False)  # type: ignore[arg-type]
-    return [finding.sentence for finding in findings if finding.state is State.FAULT]
+    return [finding.sentence for finding in findings if finding.state is FindingState.FAULT]
 
 
 async def test_the_deployments_are_found_by_their_labels_or_by_name(kube: Any) -> None:
@@ -179,7 +179,7 @@ async def test_variables_that_cannot_be_read_are_a_warning(kube: Cluster, source
     body["spec"]["template"]["spec"]["containers"][0]["envFrom"] = [source]
     kube.add(DEPLOYMENTS, body)
     findings = await checks.before_takeover(kube, KARPENTER, TENON, stop_first=False)  # type: ignore[arg-type]
-    (warning,) = [finding for finding in findings if finding.state is State.WARNING]
+    (warning,) = [finding for finding in findings if finding.state is FindingState.WARNING]
     assert "settings, which were not read" in warning.sentence
 
 
@@ -196,7 +196,7 @@ async def test_the_gates_of_karpenter_may_be_flags(kube: Any) -> None:
 async def test_a_handback_needs_a_lease_that_shows_that_karpenter_leads(kube: Cluster) -> None:
     kube.add(DEPLOYMENTS, deployment("kube-system", "karpenter", "karpenter", DISABLE_LEADER_ELECTION="true"))
     findings = await checks.before_handback(kube, KARPENTER)  # type: ignore[arg-type]
-    (fault,) = [finding.sentence for finding in findings if finding.state is State.FAULT]
+    (fault,) = [finding.sentence for finding in findings if finding.state is FindingState.FAULT]
     assert "without leader election" in fault
 
 
@@ -222,7 +222,7 @@ async def test_an_object_that_tenon_refuses_is_a_fault_that_names_it(kube: Clust
 async def test_objects_that_an_upgrade_left_behind_are_a_warning(kube: Cluster) -> None:
     kube.add(PROVISIONERS, {"kind": "Provisioner", "metadata": {"name": "old"}})
     findings = await checks.before_takeover(kube, KARPENTER, TENON, stop_first=False)  # type: ignore[arg-type]
-    (warning,) = [finding for finding in findings if finding.state is State.WARNING]
+    (warning,) = [finding for finding in findings if finding.state is FindingState.WARNING]
     assert "1 Provisioner" in warning.sentence
 
 
@@ -268,7 +268,7 @@ async def test_what_is_remembered_is_read_back(kube: Any) -> None:
     stored = await memory.read(kube, "tenon")
     assert stored is not None
     assert (stored.switch, stored.instances, list(stored.unready)) == (begun, {"a": "i-1"}, ["broken"])
-    later = replace(remembered, switch=begun.entered(Phase.RETURNING, START, "it does not lead"), instances=None)
+    later = replace(remembered, switch=begun.entered(SwitchPhase.RETURNING, START, "it does not lead"), instances=None)
     await memory.write(kube, "tenon", later)
     stored = await memory.read(kube, "tenon")
     assert stored is not None

@@ -23,7 +23,7 @@ from botocore.utils import ContainerMetadataFetcher
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, translated
 from cli import doctor
-from cli.diagnosis.finding import State
+from cli.diagnosis.finding import FindingState
 from sandbox.ec2.authorization.identities import SECRET, worker_key
 from tests.local_server import running
 from worker.settings import Settings
@@ -277,6 +277,6 @@ def test_doctor_names_an_agent_without_an_association(pod: pytest.MonkeyPatch, t
     with serving(agent) as address:
         as_pod_identity(pod, token, address)
         (finding,) = asyncio.run(doctor._check_aws(Settings(cluster_name="sandbox"), [], follows_scores=False))
-    assert finding.state is State.FAULT
+    assert finding.state is FindingState.FAULT
     assert "no association for this ServiceAccount" in finding.sentence
     assert "check the Pod Identity association" in finding.remedy

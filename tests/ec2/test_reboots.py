@@ -13,7 +13,7 @@ from activities.ec2.cluster import describe_cluster
 from activities.ec2.provider import Ec2Provider
 from activities.gate import Gate
 from cli.diagnosis.aws import check_aws
-from cli.diagnosis.finding import Finding, State
+from cli.diagnosis.finding import DoctorFinding, FindingState
 from sandbox.ec2.authorization.identities import environment, worker_key
 from sandbox.ec2.faults import Fault
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -110,14 +110,14 @@ def test_a_worker_that_stands_by_reboots_nothing(server: Server, instance: str, 
 def test_n15_504_doctor_tries_out_what_the_worker_does_to_instances_with_dry_runs(
     clients: Ec2, server: Server, instance: str, check: str, call: str
 ) -> None:
-    def found() -> Finding:
+    def found() -> DoctorFinding:
         findings = check_aws(clients, Settings(cluster_name="sandbox"), [], lambda: datetime.now(UTC))
         (finding,) = (item for item in findings if item.check == check)
         return finding
 
     boots = server.world.book.find([instance])[0].boots
-    assert found().state is State.OK
+    assert found().state is FindingState.OK
     server.world.faults.add(Fault(action=call, code="UnauthorizedOperation", status=403))
-    assert found().state is State.WARNING
+    assert found().state is FindingState.WARNING
     machine = server.world.book.find([instance])[0]
     assert (machine.boots, machine.state) == (boots, "running")

@@ -22,7 +22,7 @@ INSIDE: dict[str, type] = {
     "Inside: obstacle": pool_reasons.Obstacle,
     "Inside: candidate": entries.CommandCandidate,
     "Inside: approval": entries.CommandApproval,
-    "Inside: node": entries.NodeFacts,
+    "Inside: node": entries.RecordedNode,
     "Inside: wait": entries.BlockedBy,
     "Inside: row": entries.CostRow,
     "Inside: decided command": entries.DecidedCommand,

@@ -24,7 +24,7 @@ from tenon.messages.rollout import (
     WriteRolloutInput,
 )
 from tenon.rollout import page
-from tenon.rollout.gates import GateResult, Verdict
+from tenon.rollout.gates import GateResult, GateVerdict
 from tenon.rollout.nodes import PoolNode
 from tenon.rollout.progress import Observation, advance, look_again
 from tests.workflows.waiting import until
@@ -61,7 +61,7 @@ class World:
         now = activity.info().scheduled_time
         self.looks.append(now)
         failed = any(node.revision == self.bad for node in self.nodes)
-        gates = [GateResult("pods ready", Verdict.FAIL if failed else Verdict.PASS, "web-1 of NodePool | web")]
+        gates = [GateResult("pods ready", GateVerdict.FAIL if failed else GateVerdict.PASS, "web-1 of NodePool | web")]
         before = advance_input.pools[0] if advance_input.pools else PoolProgress(pool="web")
         progress = advance(before, self.spec, Observation(self.newest, self.nodes, gates), now)
         written = progress == self.status and bool(progress.current)

@@ -18,7 +18,7 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 
-from cli.diagnosis.finding import State
+from cli.diagnosis.finding import FindingState
 from cli.diagnosis.temporal import check_worker_versions
 from tenon.messages.base import ClaimRef
 from tenon.messages.node import Poke
@@ -361,13 +361,13 @@ async def test_doctor_says_when_no_worker_of_the_current_version_runs_and_what_t
     monkeypatch.setenv("TEMPORAL_ADDRESS", client.service_client.config.target_host)
     automatic = load(cluster_name=cluster, worker_versioning="Automatic")
     (without,) = await check_worker_versions(automatic)
-    assert without.state is State.FAULT
+    assert without.state is FindingState.FAULT
     assert "No version" in without.sentence
     async with version(client, cluster, FakeWorld(), "a", monkeypatch) as first:
         await until(lambda: is_ready(first))
 
         async def finds_it() -> bool:
-            return [finding.state for finding in await check_worker_versions(automatic)] == [State.OK]
+            return [finding.state for finding in await check_worker_versions(automatic)] == [FindingState.OK]
 
         await until(finds_it)
     monkeypatch.setattr(version_routing, "POLL_LIMIT", timedelta())
@@ -377,6 +377,6 @@ async def test_doctor_says_when_no_worker_of_the_current_version_runs_and_what_t
         async def says_what_to_do(settings: Settings = settings, option: str = option) -> bool:
             (finding,) = await check_worker_versions(settings)
             command = f"set-current-version --deployment-name tenon-{cluster} {option}"
-            return finding.state is State.FAULT and finding.remedy.endswith(command)
+            return finding.state is FindingState.FAULT and finding.remedy.endswith(command)
 
         await until(says_what_to_do)

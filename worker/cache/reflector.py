@@ -49,7 +49,7 @@ INITIAL_END = "k8s.io/initial-events-end"
 _ITEMS_PER_YIELD = 200
 
 
-class Backoff:
+class JitteredBackoff:
     """Waiting times in seconds, from `MIN_BACKOFF_SECONDS` to `MAX_BACKOFF_SECONDS`, with jitter, so that clients do
     not retry in step. Call `reset` after a healthy period.
     """
@@ -161,7 +161,7 @@ class Reflector(Generic[R]):
         self._silence_limit = silence_limit
         self._pause = pause
         self._chance = chance or random.Random()
-        self._backoff = Backoff(self._chance)
+        self._backoff = JitteredBackoff(self._chance)
         self._version = ""
         self._paged = True
         self._complaint = ""

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 
 from activities.clock import utc_now
-from activities.rollout.cluster import ObservedNode, ObservedRollout
+from activities.rollout.cluster import ObservedPoolNode, ObservedRollout
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.apis.nodeschedule import why_closed
-from tenon.disruption.decision import Blocked
+from tenon.disruption.decision import DisruptionBlocked
 from tenon.disruption.freezes.freeze import freezes_for, frozen_now
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord, PodRecord
@@ -33,7 +33,7 @@ class RolloutView:
         cache: ClusterCache,
         view: PlanningView,
         now: Callable[[], datetime] = utc_now,
-        why_blocked: Callable[[], Mapping[str, Blocked]] = dict,
+        why_blocked: Callable[[], Mapping[str, DisruptionBlocked]] = dict,
     ) -> None:
         """``why_blocked`` returns, by NodeClaim, why drift cannot remove it."""
         self._cache = cache
@@ -77,7 +77,7 @@ class RolloutView:
         recorded = self._cache.versions.revision(pool.metadata.name, newest.digest) if newest is not None else None
         return recorded.digest if recorded is not None else ""
 
-    def nodes_of(self, pool: str) -> list[ObservedNode]:
+    def nodes_of(self, pool: str) -> list[ObservedPoolNode]:
         """The NodeClaims of a NodePool."""
         why_blocked = self._why_blocked()
         return [
@@ -103,7 +103,7 @@ class RolloutView:
         frozen = frozen_now(freezes, self._now())
         return frozen.clause if frozen is not None else ""
 
-    def _observed(self, claim: ClaimRecord, blocked: Blocked | None) -> ObservedNode:
+    def _observed(self, claim: ClaimRecord, blocked: DisruptionBlocked | None) -> ObservedPoolNode:
         node = self._cache.node_of(claim)
         pool_node = PoolNode(
             claim=claim.name,
@@ -118,8 +118,8 @@ class RolloutView:
             blocked=blocked.why if blocked is not None else "",  # the cause is the rollout's own wish
         )
         if node is None:
-            return ObservedNode(pool_node)
-        return ObservedNode(
+            return ObservedPoolNode(pool_node)
+        return ObservedPoolNode(
             pool_node,
             node.name,
             [

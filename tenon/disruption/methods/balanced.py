@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 
 from tenon.disruption.cluster_model import ClusterModel
-from tenon.disruption.decision import Verdict
+from tenon.disruption.decision import BalancedVerdict
 from tenon.disruption.nodes import NodeDetail
 from tenon.disruption.situation import Situation
 
@@ -61,24 +61,26 @@ class Balance:
         """Return whether it refused to move the pods of this node alone."""
         return (claim,) in self._refused
 
-    def verdicts(self, moves: Iterable[tuple[Mapping[str, NodeDetail], float]]) -> tuple[Verdict, ...]:
+    def verdicts(self, moves: Iterable[tuple[Mapping[str, NodeDetail], float]]) -> tuple[BalancedVerdict, ...]:
         """Return what each pool said about these moves, which are made, and about those that were refused."""
         moves_by_claims = {tuple(sorted(leaving)): (leaving, saving) for leaving, saving in moves}
         refused = {claims: scores for claims, scores in self._refused.items() if claims not in moves_by_claims}
         return (
             *(
-                Verdict(pool, claims, pool_score, approved=False)
+                BalancedVerdict(pool, claims, pool_score, approved=False)
                 for claims, scores in refused.items()
                 for pool, pool_score in scores.items()
             ),
             *(verdict for claims, move in moves_by_claims.items() for verdict in self._made(claims, *move)),
         )
 
-    def _made(self, claims: tuple[str, ...], leaving: Mapping[str, NodeDetail], saving: float) -> Iterator[Verdict]:
+    def _made(
+        self, claims: tuple[str, ...], leaving: Mapping[str, NodeDetail], saving: float
+    ) -> Iterator[BalancedVerdict]:
         scores = self.scores(leaving, saving)
         for pool, pool_saving, disruption in self._parts(leaving, saving):
             whole, all_pods = self._cost[pool], self._disruption[pool]
-            yield Verdict(
+            yield BalancedVerdict(
                 pool,
                 claims,
                 scores[pool],

@@ -22,7 +22,7 @@ from tenon.disruption.rules.pool_budgets import PoolBudgets
 from tenon.disruption.search.consolidation_price import LEAST_SAVING, PriceRule
 from tenon.disruption.search.consolidation_search import search
 from tenon.disruption.search.least_saving import LeastSavings
-from tenon.disruption.search.move_planner import Terms
+from tenon.disruption.search.move_planner import MoveTerms
 from tenon.disruption.search.moves import Move
 from tenon.disruption.search.moves_together import stand_together
 from tenon.disruption.search.rescheduling import after_moves, nodes_in_commands
@@ -79,7 +79,7 @@ class Consolidation:
             return Proposal()
         candidates = {node.claim: node for node in eligible if node.claim in model.details}
         balance = Balance(situation, model)
-        terms = Terms(
+        terms = MoveTerms(
             rule=PriceRule(
                 model.problem,
                 spot_to_spot=self._spot_to_spot,
@@ -144,7 +144,7 @@ def _moves(
     model: ClusterModel,
     order: Sequence[str],
     allowances: Mapping[str, int],
-    terms: Terms,
+    terms: MoveTerms,
     rules: Mapping[str, ApprovalRule | None],
 ) -> list[Move]:
     """Return moves that can all be carried out, each of nodes whose NodePools ask a person the same.

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from tenon.apis.reasons import Reason
 from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.commands.replacement_text import replacement_lines, without_place
-from tenon.disruption.decision import Blocked, Candidate, Command, Proposal, TerminateFirst
+from tenon.disruption.decision import Candidate, Command, DisruptionBlocked, Proposal, TerminateFirst
 from tenon.disruption.nodes import ManagedNode, NodeDetail
 from tenon.disruption.rules.pool_budgets import PoolBudgets
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete, nodes_in_commands
@@ -63,7 +63,7 @@ class _Pass:
 
     def __init__(self, eligible: Sequence[ManagedNode], situation: Situation, model: ClusterModel) -> None:
         self.commands: list[Command] = []
-        self.blocked: dict[str, Blocked] = {}
+        self.blocked: dict[str, DisruptionBlocked] = {}
         self.is_cut = False
         """Whether it ended before it had tried every candidate."""
         self.failed: Exception | None = None
@@ -94,7 +94,7 @@ class _Pass:
     def block(self, drifted_node: _Drifted, why: str) -> None:
         """Record why a node cannot leave."""
         text = _text(drifted_node.detail, drifted_node.rollout)
-        self.blocked[drifted_node.node.claim] = Blocked(text, why)
+        self.blocked[drifted_node.node.claim] = DisruptionBlocked(text, why)
 
     def proposal(self) -> Proposal:
         """Return what the pass decided."""

@@ -13,7 +13,7 @@ from datetime import timedelta
 from tenon.apis.reasons import Reason
 from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.commands.replacement_text import replacement_lines, without_place
-from tenon.disruption.decision import Blocked, Candidate, Command, Proposal, TerminateFirst
+from tenon.disruption.decision import Candidate, Command, DisruptionBlocked, Proposal, TerminateFirst
 from tenon.disruption.nodes import ManagedNode, NodeDetail
 from tenon.disruption.repair.decision import RepairDecision
 from tenon.disruption.repair.policies import RepairAction
@@ -123,7 +123,7 @@ class _Pass:
         *,
         terminate_first: bool,
     ) -> None:
-        self.blocked: dict[str, Blocked] = {}
+        self.blocked: dict[str, DisruptionBlocked] = {}
         self.failed: Exception | None = None
         """The first exception of the engine."""
         self._situation = situation
@@ -146,7 +146,7 @@ class _Pass:
 
     def block(self, sick: _Sick, why: str) -> None:
         """Record why a node is not repaired now."""
-        self.blocked[sick.node.claim] = Blocked(_text(sick.decision), why)
+        self.blocked[sick.node.claim] = DisruptionBlocked(_text(sick.decision), why)
 
     def _replacement(self, sick: _Sick) -> tuple[Plan, TerminateFirst | None] | str:
         """Return where the pods of the node go, and how it leaves first if it must; or why it must stay."""

@@ -29,23 +29,23 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class LegacyFault:
     """Why a node is unhealthy, and when to replace it if that lasts (None: never, because the start is unknown)."""
 
     condition: NodeCondition
     due: datetime | None
 
 
-def fault_of(conditions: Iterable[NodeCondition]) -> Fault | None:
+def fault_of(conditions: Iterable[NodeCondition]) -> LegacyFault | None:
     """Return the fault for which the node is due first; None if no policy names any of its conditions."""
     faults = [fault for condition in conditions if (fault := _fault(condition)) is not None]
     return min(faults, key=lambda fault: (fault.due or _NEVER, fault.condition.type), default=None)
 
 
-def _fault(condition: NodeCondition) -> Fault | None:
+def _fault(condition: NodeCondition) -> LegacyFault | None:
     toleration = TOLERATIONS.get((condition.type, condition.status))
     if toleration is None:
         return None
     if not condition.since:
-        return Fault(condition, None)
-    return Fault(condition, clock_instant(condition.since) + toleration)
+        return LegacyFault(condition, None)
+    return LegacyFault(condition, clock_instant(condition.since) + toleration)

@@ -60,7 +60,7 @@ _OF_CLASS = _OF_INSTANCE | {DriftReason.NODECLASS}
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class NodeDrift:
     """Why a node drifted: the reason, and a sentence that names the field or the value."""
 
     reason: DriftReason
@@ -71,7 +71,7 @@ class Difference:
 class DriftCheck:
     """What is known of a NodeClaim's drift."""
 
-    drift: Difference | None = None
+    drift: NodeDrift | None = None
     unknown: frozenset[DriftReason] = frozenset()
     """What could not be compared. A claim that drifted for one of these reasons before stays drifted."""
     check_again: datetime | None = None
@@ -123,16 +123,16 @@ class DesiredNode:
             return DriftCheck(unknown=frozenset(unknown | _OF_CLASS))
         return self._class.check(claim, now, unknown)
 
-    def _static(self, claim: ClaimRecord) -> Difference | None:
+    def _static(self, claim: ClaimRecord) -> NodeDrift | None:
         recorded_hash = claim.annotations.get(labels.NODEPOOL_HASH)
         same_version = _hashed_with(claim, labels.NODEPOOL_HASH_VERSION, NODEPOOL_VERSION)
         if not same_version or recorded_hash is None or recorded_hash == self._pool_hash:
             return None
         fields = ", ".join(_changed_fields(claim, self._pool)) or "spec.template"
         name = self._pool.metadata.name
-        return Difference(DriftReason.NODEPOOL, f"{fields} of NodePool {name} changed since the NodeClaim was created")
+        return NodeDrift(DriftReason.NODEPOOL, f"{fields} of NodePool {name} changed since the NodeClaim was created")
 
-    def _labels(self, claim: ClaimRecord) -> Difference | None:
+    def _labels(self, claim: ClaimRecord) -> NodeDrift | None:
         """Compare the labels. A label that the launch did not decide counts as what the NodeClaim requires of it."""
         required: Requirements | None = None
         for key, requirement in self._requirements.items():
@@ -147,7 +147,7 @@ class DesiredNode:
                 fits = key in required and required[key].overlaps(requirement)
             if not fits:
                 presence = f"has {value}" if value is not None else "does not have this label"
-                return Difference(
+                return NodeDrift(
                     DriftReason.REQUIREMENTS,
                     f"NodePool {self._pool.metadata.name} requires {requirement}, and the NodeClaim {presence}",
                 )
@@ -199,27 +199,27 @@ class _Class:
             return DriftCheck(reason)
         return self._instance_type(claim, now, unknown)
 
-    def _static(self, claim: ClaimRecord) -> Difference | None:
+    def _static(self, claim: ClaimRecord) -> NodeDrift | None:
         own = labels.V1BETA1_KUBELET in claim.annotations
         if _hashed_with(claim, labels.EC2NODECLASS_HASH_VERSION, EC2NODECLASS_VERSION):
             recorded_hash = claim.annotations.get(labels.EC2NODECLASS_HASH)
             # Settings that moved from the annotation of a NodePool into its class change the class, not the node.
             accepted = {self._hash, self._hash_without_kubelet} if own else {self._hash}
             if recorded_hash is not None and recorded_hash not in accepted:
-                return Difference(
+                return NodeDrift(
                     DriftReason.NODECLASS,
                     f"the spec of EC2NodeClass {self.name} changed since the launch: its hash was {recorded_hash} and "
                     f"is {self._hash} (it covers the cluster's CA bundle too)",
                 )
         if own and _plain(with_own_kubelet(self._raw, claim.annotations).spec.kubelet) != _plain(self._kubelet):
-            return Difference(
+            return NodeDrift(
                 DriftReason.NODECLASS,
                 f"the kubelet settings in annotation {labels.V1BETA1_KUBELET} of the NodeClaim differ from those of "
                 f"its NodePool and EC2NodeClass {self.name}",
             )
         return None
 
-    def _image(self, claim: ClaimRecord, unknown: set[DriftReason]) -> Difference | None:
+    def _image(self, claim: ClaimRecord, unknown: set[DriftReason]) -> NodeDrift | None:
         name = claim.labels.get(labels.INSTANCE_TYPE, "")
         if name not in self._images:
             kind = self._types.get(name)
@@ -233,9 +233,9 @@ class _Class:
         message = (
             f"EC2NodeClass {self.name} selects image {image_id} for {name}, and the instance runs {claim.image_id}"
         )
-        return Difference(DriftReason.AMI, message)
+        return NodeDrift(DriftReason.AMI, message)
 
-    def _groups_of(self, claim: ClaimRecord, unknown: set[DriftReason]) -> Difference | None:
+    def _groups_of(self, claim: ClaimRecord, unknown: set[DriftReason]) -> NodeDrift | None:
         present = claim.security_group_ids
         if not present or not self._groups:
             unknown.add(DriftReason.SECURITY_GROUP)
@@ -249,23 +249,23 @@ class _Class:
         message = (
             f"the security groups of the instance are not those of EC2NodeClass {self.name}: {', '.join(differences)}"
         )
-        return Difference(DriftReason.SECURITY_GROUP, message)
+        return NodeDrift(DriftReason.SECURITY_GROUP, message)
 
-    def _subnet(self, claim: ClaimRecord, unknown: set[DriftReason]) -> Difference | None:
+    def _subnet(self, claim: ClaimRecord, unknown: set[DriftReason]) -> NodeDrift | None:
         subnet, zone = claim.subnet_id, claim.labels.get(labels.ZONE, "")
         if not self._subnets:
             unknown.add(DriftReason.SUBNET)
         elif subnet and subnet not in self._subnets:
             message = f"EC2NodeClass {self.name} does not select subnet {subnet} of the instance"
-            return Difference(DriftReason.SUBNET, message)
+            return NodeDrift(DriftReason.SUBNET, message)
         elif not subnet and zone and zone not in self._subnets.values():
             message = f"EC2NodeClass {self.name} selects no subnet in zone {zone} of the instance"
-            return Difference(DriftReason.SUBNET, message)
+            return NodeDrift(DriftReason.SUBNET, message)
         elif not subnet:
             unknown.add(DriftReason.SUBNET)
         return None
 
-    def _placement_group(self, claim: ClaimRecord) -> Difference | None:
+    def _placement_group(self, claim: ClaimRecord) -> NodeDrift | None:
         """Compare the placement group that the launch wrote on the claim. No instance can change its group."""
         present = claim.labels.get(labels.PLACEMENT_GROUP_ID, "")
         if present == self._group:
@@ -273,12 +273,12 @@ class _Class:
         selects, present_group = (
             f"placement group {name}" if name else "no placement group" for name in (self._group, present)
         )
-        return Difference(
+        return NodeDrift(
             DriftReason.PLACEMENT_GROUP,
             f"EC2NodeClass {self.name} selects {selects}, the instance is in {present_group}",
         )
 
-    def _reservation(self, claim: ClaimRecord, unknown: set[DriftReason]) -> Difference | None:
+    def _reservation(self, claim: ClaimRecord, unknown: set[DriftReason]) -> NodeDrift | None:
         """Compare the capacity reservation of the instance, if it is meant to be in one (AWS-126, DIS-74)."""
         name, capacity_type = claim.labels.get(labels.RESERVATION_ID, ""), claim.labels.get(labels.CAPACITY_TYPE, "")
         if not self._knows_reservations:  # the gate ReservedCapacity is off
@@ -286,10 +286,10 @@ class _Class:
                 unknown.add(DriftReason.CAPACITY_RESERVATION)
         elif capacity_type == labels.RESERVED and name and name not in self._reservations:
             message = f"EC2NodeClass {self.name} no longer selects capacity reservation {name}, or it has ended"
-            return Difference(DriftReason.CAPACITY_RESERVATION, message)
+            return NodeDrift(DriftReason.CAPACITY_RESERVATION, message)
         elif capacity_type == labels.ON_DEMAND and _needs_reserved(claim):
             message = "the instance left its capacity reservation and is on-demand, and the NodeClaim requires reserved"
-            return Difference(DriftReason.CAPACITY_RESERVATION, message)
+            return NodeDrift(DriftReason.CAPACITY_RESERVATION, message)
         return None
 
     def _instance_type(self, claim: ClaimRecord, now: datetime, unknown: set[DriftReason]) -> DriftCheck:
@@ -302,7 +302,7 @@ class _Class:
         if not missing or now < due:
             return DriftCheck(unknown=frozenset(unknown), check_again=due if missing else None)
         message = f"EC2NodeClass {self.name} no longer offers {missing}"
-        return DriftCheck(Difference(DriftReason.INSTANCE_TYPE, message))
+        return DriftCheck(NodeDrift(DriftReason.INSTANCE_TYPE, message))
 
     def _missing_offering(self, claim: ClaimRecord, name: str) -> str:
         """Name what is no longer offered; empty if nothing is missing.

@@ -39,7 +39,7 @@ class Sale:
 
 
 @dataclass(frozen=True, slots=True)
-class Bill:
+class MoveBill:
     """The replacements of a move with the types that they may launch as, and what the move saves an hour."""
 
     replacements: tuple[PlannedClaim, ...]
@@ -85,7 +85,7 @@ class PriceRule:
         """Whether a node may be part of a move that launches nodes: without the gate, spot by on-demand only."""
         return self.is_free(detail) or self._sells_without_spot
 
-    def bill(self, leaving: Sequence[NodeDetail], claims: Iterable[PlannedClaim]) -> Bill | None:
+    def bill(self, leaving: Sequence[NodeDetail], claims: Iterable[PlannedClaim]) -> MoveBill | None:
         """Return what a move costs; None if it does not save enough, or one of its new nodes breaks a rule."""
         before = sum(detail.price for detail in leaving)
         bill_claims = list(claims)
@@ -109,7 +109,7 @@ class PriceRule:
                 return None
             cheaper_claims.append(_listing(claim, kept_sales))
             worst += max(sale.worst for sale in kept_sales)
-        return Bill(tuple(cheaper_claims), before - worst, before - sum(claim.price for claim in cheaper_claims))
+        return MoveBill(tuple(cheaper_claims), before - worst, before - sum(claim.price for claim in cheaper_claims))
 
     def _settled(self, claim: PlannedClaim) -> tuple[PlannedClaim, list[Sale]]:
         """Return the claim with one capacity type if it allows several, and its sales (DIS-35).

@@ -19,7 +19,7 @@ from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.search.carried_out import carried_out
 from tenon.disruption.search.consolidation_price import may_be_spot
 from tenon.disruption.search.joined_moves import Joining
-from tenon.disruption.search.move_planner import Budget, Planner, Terms
+from tenon.disruption.search.move_planner import MoveBudgets, MoveTerms, Planner
 from tenon.disruption.search.moves import Move, independent_parts
 from tenon.disruption.search.moves_together import stand_together
 from tenon.disruption.search.price_estimate import PriceEstimate
@@ -46,7 +46,9 @@ MAX_TRIES = 2
 """How often the engine may refuse a deletion that the estimate proposed before the estimate no longer counts."""
 
 
-def search(model: ClusterModel, candidates: Sequence[str], allowances: Mapping[str, int], terms: Terms) -> list[Move]:
+def search(
+    model: ClusterModel, candidates: Sequence[str], allowances: Mapping[str, int], terms: MoveTerms
+) -> list[Move]:
     """Return moves that can all be carried out.
 
     Args:
@@ -75,7 +77,7 @@ def search(model: ClusterModel, candidates: Sequence[str], allowances: Mapping[s
     return moves
 
 
-def _less(allowances: Mapping[str, int], moved_claims: Iterable[str], terms: Terms) -> dict[str, int]:
+def _less(allowances: Mapping[str, int], moved_claims: Iterable[str], terms: MoveTerms) -> dict[str, int]:
     taken_counts = Counter(terms.pool_of[claim] for claim in moved_claims)
     return {pool: count - taken_counts[pool] for pool, count in allowances.items()}
 
@@ -84,14 +86,14 @@ class _Pass:
     """One search on one state of the cluster."""
 
     def __init__(
-        self, model: ClusterModel, candidates: Sequence[str], allowances: Mapping[str, int], terms: Terms
+        self, model: ClusterModel, candidates: Sequence[str], allowances: Mapping[str, int], terms: MoveTerms
     ) -> None:
         self._model = model
         self._details = model.details
         self._candidates = candidates
         self._terms = terms
         self._planner = Planner(model, terms)
-        self._budget = Budget(dict(allowances), terms.pool_of)
+        self._budget = MoveBudgets(dict(allowances), terms.pool_of)
         self._moves: list[Move] = []
         self._removed_claims: set[str] = set()
         self._settled: set[str] = set()
@@ -134,7 +136,7 @@ class _Pass:
             > TOO_DEAR * self._prices.of_room(by_name[detail.node].allocatable)
             and self._terms.rule.is_free(detail)
         ]
-        if not Budget(dict(self._budget.remaining), self._terms.pool_of).take(too_dear):
+        if not MoveBudgets(dict(self._budget.remaining), self._terms.pool_of).take(too_dear):
             return frozenset()
         return frozenset(self._details[claim].node for claim in too_dear)
 
@@ -166,7 +168,7 @@ class _Pass:
         tries: Counter[str] = Counter()
         while not self._terms.expired():
             worth = [claim for claim in self._remaining() if tries[claim] < MAX_TRIES and self._pays_alone(claim)]
-            remaining_budget = Budget(dict(self._budget.remaining), self._terms.pool_of)
+            remaining_budget = MoveBudgets(dict(self._budget.remaining), self._terms.pool_of)
             proposed = self._rooms.removable(worth, self._settled, self._closed, remaining_budget.take_one)
             agreed, refused = self._deletions(proposed)
             tries.update(refused)
@@ -251,7 +253,7 @@ class _Pass:
 
     def _batch(self, waiting: Sequence[str], size: int) -> tuple[list[str], list[str]]:
         """Return the next nodes that the budgets allow together, and the others that wait."""
-        remaining_budget = Budget(dict(self._budget.remaining), self._terms.pool_of)
+        remaining_budget = MoveBudgets(dict(self._budget.remaining), self._terms.pool_of)
         batch: list[str] = []
         later: list[str] = []
         for claim in waiting:
@@ -262,7 +264,7 @@ class _Pass:
         return batch, later
 
     def _take(self, moves: Sequence[Move]) -> None:
-        remaining_budget = Budget(dict(self._budget.remaining), self._terms.pool_of)
+        remaining_budget = MoveBudgets(dict(self._budget.remaining), self._terms.pool_of)
         within = self._standing([move for move in moves if remaining_budget.take(move.claims)])
         self._planner.accept(within)
         if within:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.search.carried_out import CarriedOut
 from tenon.disruption.search.consolidation_price import LEAST_SAVING
-from tenon.disruption.search.move_planner import Budget, Planner, Terms, has_rules
+from tenon.disruption.search.move_planner import MoveBudgets, MoveTerms, Planner, has_rules
 from tenon.disruption.search.moves import Move, independent_parts
 from tenon.disruption.search.moves_together import stand_together
 from tenon.kube.pod import Pod
@@ -27,7 +27,9 @@ MAX_STAYING = 8
 class Joining:
     """The moves that were found so far. They are independent of each other."""
 
-    def __init__(self, model: ClusterModel, moves: Sequence[Move], allowances: Mapping[str, int], terms: Terms) -> None:
+    def __init__(
+        self, model: ClusterModel, moves: Sequence[Move], allowances: Mapping[str, int], terms: MoveTerms
+    ) -> None:
         """Start with moves on the cluster of the model; ``allowances``: how many nodes may leave, by NodePool."""
         self._model = model
         self._moves: dict[int, Move] = dict(enumerate(moves))
@@ -141,7 +143,7 @@ class Joining:
         best: list[Move] = []
         for attempt in attempts:
             attempt_moves = planner.moves_of(attempt)
-            budget = Budget(dict(self._allowances), self._terms.pool_of)
+            budget = MoveBudgets(dict(self._allowances), self._terms.pool_of)
             affordable = budget.take(claim for move in (*others, *attempt_moves) for claim in move.claims)
             better = affordable and self._worth(attempt_moves) > self._worth(best) + LEAST_SAVING
             if better and stand_together(self._model, [*others, *attempt_moves]):

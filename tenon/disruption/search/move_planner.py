@@ -20,7 +20,7 @@ from tenon.scheduling.reservations import reservation_of
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class MoveTerms:
     """What a move must meet, apart from having a place for each pod."""
 
     rule: PriceRule
@@ -34,7 +34,7 @@ class Terms:
 
 
 @dataclass
-class Budget:
+class MoveBudgets:
     """How many more nodes may leave, by pool. Nodes that a move of this search launches are in no pool's budget."""
 
     remaining: dict[str, int]
@@ -59,7 +59,7 @@ class Planner:
     """The cluster with the moves accepted so far, and the engine's plans on it."""
 
     model: ClusterModel
-    terms: Terms
+    terms: MoveTerms
     rescheduler: Rescheduler = field(init=False)
 
     def __post_init__(self) -> None:

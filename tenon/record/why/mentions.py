@@ -14,8 +14,8 @@ from tenon.record.entries import (
     DisruptionEntry,
     Entry,
     LaunchEntry,
-    NodeFacts,
     PlanEntry,
+    RecordedNode,
     RefusalEntry,
     RemovalEntry,
     TeardownEntry,
@@ -129,7 +129,7 @@ def _identities_in(entry: Entry) -> Iterator[NodeIdentity]:
             yield from (NodeIdentity(claim) for claim in (*entry.accepted, *entry.refused))
 
 
-def _identity(facts: NodeFacts) -> NodeIdentity:
+def _identity(facts: RecordedNode) -> NodeIdentity:
     return NodeIdentity(facts.claim, facts.node, facts.instance)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tenon.fleet.rows import NodeRow
 from tenon.fleet.summary import reasons_of
 from tenon.money import per_hour
-from tenon.page.charts import Column, column_chart
+from tenon.page.charts import ChartColumn, column_chart
 from tenon.page.markup import Content, tag, with_code
 from tenon.page.style import OTHERS, PALETTE
 from tenon.page.table import side_by_side, table
@@ -136,7 +136,7 @@ def _expiries(cluster: LiveCluster, expiries: Sequence[Expiry]) -> Content:
         counts = by_bucket.get(number, Counter())
         texts = ", ".join(f"{counts[pool]} of {pool}" for pool in pools if counts[pool])
         title = f"from {moment(axis.start_of(number))}: {texts}" if texts else ""
-        columns.append(Column([(float(counts[pool]), colors[pool]) for pool in pools if counts[pool]], (), title))
+        columns.append(ChartColumn([(float(counts[pool]), colors[pool]) for pool in pools if counts[pool]], (), title))
     caption = f"Nodes that expire in each {lasting(axis.length)}"
     rows = [
         (moment(expiry.at), expiry.node.name, expiry.node.row.pool, counted(expiry.node.row.pods, "pod"))

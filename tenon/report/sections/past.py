@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from tenon.apis.reasons import camel_case
 from tenon.money import per_hour, price_text, sum_text
-from tenon.page.charts import Column, Reference, area_chart, column_chart
+from tenon.page.charts import ChartColumn, Reference, area_chart, column_chart
 from tenon.page.markup import Content, Markup, tag
 from tenon.page.style import OTHERS, PALETTE
 from tenon.page.table import side_by_side, table
@@ -139,7 +139,7 @@ def _changes_chart(past: Past) -> Content:
         reasons = ", ".join(f"{removals[number][reason]} {reason}" for reason in ranked if removals[number][reason])
         title = f"{moment(axis.start_of(number))}: {launches[number]} launched, {reasons or '0'} removed"
         up = [(float(launches[number]), LAUNCHED)] if launches[number] else []
-        columns.append(Column(up, down, title if up or down else ""))
+        columns.append(ChartColumn(up, down, title if up or down else ""))
     caption = f"Nodes launched (up) and removed (down) in each {lasting(axis.length)}"
     entries = [(f"launched ({len(whole.launches)})", LAUNCHED)]
     entries += [(f"{group.key[0]} ({group.count})", colors[group.key[0]]) for group in whole.removed]

@@ -10,7 +10,7 @@ import pytest
 from activities.disruption import moves
 from activities.disruption.decision_metrics import MAX_SCORE
 from tenon.apis.reasons import Reason
-from tenon.disruption.decision import Verdict
+from tenon.disruption.decision import BalancedVerdict
 from tests.activities.disruption.counting import PREFIX, counted
 from tests.activities.disruption.move_setting import Setting, command, scripted
 
@@ -60,7 +60,10 @@ async def test_met35_met36_moves_and_their_scores_are_counted() -> None:
         return result
 
     before = counts()
-    verdicts = (Verdict("default", ("a",), inf, approved=True), Verdict("default", ("b",), 0.25, approved=False))
+    verdicts = (
+        BalancedVerdict("default", ("a",), inf, approved=True),
+        BalancedVerdict("default", ("b",), 0.25, approved=False),
+    )
     await Setting("a", "b", methods=[scripted(command("a"), verdicts=verdicts)]).run_pass()
     assert [now - then for now, then in zip(counts(), before, strict=True)] == [1, 0, 0, MAX_SCORE, 1, 0.25]
 

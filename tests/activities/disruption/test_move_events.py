@@ -9,7 +9,7 @@ from datetime import timedelta
 from activities.disruption.move_events import TASK
 from activities.disruption.repair_policies import RepairPolicies
 from activities.disruption.repair_source import no_repair, stated_repair
-from tenon.disruption.decision import Blocked, Verdict
+from tenon.disruption.decision import BalancedVerdict, DisruptionBlocked
 from tenon.kube.records import NodeCondition
 from tests.activities.disruption.move_setting import Setting, scripted
 from tests.activities.provisioning.fake_view import START
@@ -54,7 +54,9 @@ async def test_evt02_a_node_that_consolidation_leaves_says_why() -> None:
 
 
 async def test_evt02_a_node_bought_in_a_shortage_says_so_when_it_cannot_leave() -> None:
-    pod_holds_it = Blocked("its node drifted", "pod default/web: annotation karpenter.sh/do-not-disrupt protects it")
+    pod_holds_it = DisruptionBlocked(
+        "its node drifted", "pod default/web: annotation karpenter.sh/do-not-disrupt protects it"
+    )
     at = Setting("a", "b", methods=[scripted(blocked={"a": pod_holds_it}, unconsolidatable={"b": "it is cheap"})])
     at.view.managed[0] = replace(at.view.managed[0], bought_in_shortage=True, node="node-a")
     text = f"It was bought in a capacity shortage, and Tenon cannot replace it: {pod_holds_it}"
@@ -68,9 +70,9 @@ async def test_evt02_a_node_bought_in_a_shortage_says_so_when_it_cannot_leave() 
 
 async def test_evt02_a_move_that_balanced_approved_says_its_score() -> None:
     verdicts = (
-        Verdict("default", ("a",), 0.8, approved=True, savings=0.08, disruption=0.1),
-        Verdict("default", ("a", "b"), 2.0, approved=True, savings=0.5, disruption=0.25),
-        Verdict("default", ("b",), 0.2, approved=False),
+        BalancedVerdict("default", ("a",), 0.8, approved=True, savings=0.08, disruption=0.1),
+        BalancedVerdict("default", ("a", "b"), 2.0, approved=True, savings=0.5, disruption=0.25),
+        BalancedVerdict("default", ("b",), 0.2, approved=False),
     )
     of_node, of_pool = "(k: 2, savings 8.0%, disruption 10.0%)", "(k: 2, savings 50.0%, disruption 25.0%)"
     at = Setting("a", "b", methods=[scripted(verdicts=verdicts)])

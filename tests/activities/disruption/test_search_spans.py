@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from activities.tracing.catalogue import Attribute, Operation, Phase
 from activities.tracing.context import SpanId
-from tenon.disruption.decision import Blocked
+from tenon.disruption.decision import DisruptionBlocked
 from tests.activities.disruption import disruption_setting, move_setting
 from tests.activities.disruption.disruption_setting import QUESTION, managed
 from tests.activities.disruption.move_setting import command, scripted
@@ -29,7 +29,9 @@ def child_of(span: ReadableSpan, parent: ReadableSpan) -> bool:
 
 
 async def test_a_pass_says_what_its_methods_chose_and_commands_carry_its_span(exporter: InMemorySpanExporter) -> None:
-    method = scripted(command("a", "b", expected=0.2), blocked={"c": Blocked("it drifted", "a pod may not be moved")})
+    method = scripted(
+        command("a", "b", expected=0.2), blocked={"c": DisruptionBlocked("it drifted", "a pod may not be moved")}
+    )
     (message,) = await move_setting.Setting("a", "b", "c", methods=[method]).run_pass()
     spans = {span.name: span for span in exporter.get_finished_spans()}
     assert list(spans) == [

@@ -13,7 +13,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.provisioning import PlanInput
 from tenon.scheduling.model import InstanceType
-from tenon.simulation.decisions import Question, decide
+from tenon.simulation.decisions import PlanQuestion, decide
 from tenon.simulation.model_after import model_after
 from tests.activities.provisioning.fake_view import START, FakeTypes, node_class
 from tests.activities.provisioning.setting import BATCH, Setting
@@ -102,7 +102,7 @@ async def test_pods_that_insist_on_a_reservation_are_planned_again_when_ec2_coun
 def test_sch094_simulated_disruption_counts_the_places_that_the_plan_takes() -> None:
     """`tenon simulate --disruption` carries out the plan for pods first, and its new nodes use these places."""
     at = reserving("a", "b", places=1)
-    question = Question(at.view.pending_pods(), at.types.instance_types(node_class(), frozenset()))
+    question = PlanQuestion(at.view.pending_pods(), at.types.instance_types(node_class(), frozenset()))
     plan = decide(at.view, question, lambda: 0.0).plan
     model = model_after(plan, at.view, question, lambda _: {})
     assert sorted(claim.offering.capacity_type for claim in plan.claims) == ["reserved", "spot"]

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from activities.record.decisions import REFUSALS_APART, UNFINISHED, DecisionRecorder
 from tenon.disruption.deciding import decide
-from tenon.disruption.decision import Blocked, Decision
+from tenon.disruption.decision import Decision, DisruptionBlocked
 from tenon.disruption.methods import moving_methods
 from tenon.disruption.methods.gates import DecisionGates
 from tenon.disruption.situation import Situation
@@ -78,7 +78,7 @@ async def test_a_refusal_is_kept_once_until_other_nodes_are_refused() -> None:
     (entry,) = at.entries
     assert entry.commands == []
     assert "do-not-disrupt protects it" in entry.refused["a"]
-    other = replace(decision, blocked={"b": Blocked("It drifted", "its pod may not be evicted")})
+    other = replace(decision, blocked={"b": DisruptionBlocked("It drifted", "its pod may not be evicted")})
     await at.decided(replace(value, now=value.now + REFUSALS_APART / 2), other)
     assert len(at.entries) == 1
     await at.decided(replace(value, now=value.now + REFUSALS_APART), other)

@@ -8,7 +8,7 @@ from typing import Any
 from tenon.cost.attribution import Measurement, measurement_of
 from tenon.cost.bill import Lifetime
 from tenon.money import nanos
-from tenon.record.entries import CostEntry, CostRow, LaunchEntry, NodeFacts, RemovalEntry
+from tenon.record.entries import CostEntry, CostRow, LaunchEntry, RecordedNode, RemovalEntry
 
 T0 = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
@@ -27,14 +27,14 @@ def a_lifetime(instance: str = "i-1", **fields: Any) -> Lifetime:
     return Lifetime(instance=instance, **(defaults | fields))
 
 
-def _facts(instance: str, claim: str, price: float, **fields: Any) -> NodeFacts:
+def _facts(instance: str, claim: str, price: float, **fields: Any) -> RecordedNode:
     defaults: dict[str, Any] = {
         "pool": "pool",
         "instance_type": "m5.large",
         "zone": "us-west-2a",
         "capacity_type": "on-demand",
     }
-    return NodeFacts(claim=claim or f"claim-{instance}", instance=instance, price=price, **(defaults | fields))
+    return RecordedNode(claim=claim or f"claim-{instance}", instance=instance, price=price, **(defaults | fields))
 
 
 def a_launch(

@@ -15,7 +15,7 @@ import pytest
 
 from tenon.cost.attribution import Attribution, attribute
 from tenon.cost.bill import Lifetime
-from tenon.cost.focus import COLUMNS, Account, focus_rows, to_csv
+from tenon.cost.focus import COLUMNS, BillingAccount, focus_rows, to_csv
 from tenon.money import NANOS, nanos
 from tests.tenon.cost.ledger import a_lifetime, a_measurement, a_row
 
@@ -96,7 +96,7 @@ def divided(lifetimes: Sequence[Lifetime], since: datetime, until: datetime) -> 
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, str]]:
-    account = Account("123456789012", "test", "us-west-2")
+    account = BillingAccount("123456789012", "test", "us-west-2")
     text = to_csv(focus_rows(LIFETIMES, SINCE, UNTIL, account, divided))
     return list(csv.DictReader(io.StringIO(text)))
 

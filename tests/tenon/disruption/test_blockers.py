@@ -11,7 +11,7 @@ import pytest
 from tenon.apis.reasons import EVERY_BUDGETED, Reason
 from tenon.disruption.commands.command_messages import to_message
 from tenon.disruption.deciding import decide, eligible, why_nodes_stay
-from tenon.disruption.decision import Blocked
+from tenon.disruption.decision import DisruptionBlocked
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.pass_facts import pass_facts
@@ -117,7 +117,7 @@ def test_a_new_blocker_is_known_to_every_reader(drifted: str, request: pytest.Fi
     assert not pass_facts(facts, {}, {}, 0).nodes["spare"].reasons
     assert why_nodes_stay(replace(state, model=None))["empty"] == "Disruption is blocked: the market is open"
     decision = decide(state, moving_methods(never))
-    cause = Blocked(f"its node drifted ({drifted})", "the market is open")
+    cause = DisruptionBlocked(f"its node drifted ({drifted})", "the market is open")
     assert decision.blocked.get("spare") == (cause if drifted else None)
     (spare,) = (node for node in state.nodes if node.claim == "spare")
     assert WhyStays(state).sentences(spare) == ("The market is open",)

@@ -14,7 +14,7 @@ from tenon.apis.nodepool import Budget
 from tenon.apis.reasons import Reason
 from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.deciding import decide
-from tenon.disruption.decision import Blocked, Command, Decision
+from tenon.disruption.decision import Command, Decision, DisruptionBlocked
 from tenon.disruption.methods.drift import BLOCKED_AFTER, MORE_AFTER, Drift, StaticDrift
 from tenon.disruption.nodes import ManagedNode, NodeDetail
 from tenon.disruption.pool_policy import PoolPolicy
@@ -145,7 +145,7 @@ def test_a_node_on_which_the_engine_fails_does_not_keep_others_from_leaving(monk
     decision = decide(cluster.situation(), [Drift()])
     assert names(decision) == ["a", "c"]
     failed = "the search for a place for its pods failed (ZeroDivisionError)"
-    assert decision.blocked == {"b": Blocked("its node drifted (AMIDrift)", failed)}
+    assert decision.blocked == {"b": DisruptionBlocked("its node drifted (AMIDrift)", failed)}
     assert isinstance(decision.failed["drift"], ZeroDivisionError)
     assert decision.next_pass == NOW + BLOCKED_AFTER
 
@@ -229,7 +229,7 @@ def test_a_simulation_that_never_ends_in_time_comes_last_in_the_next_pass() -> N
     slow = cluster.decide(Drift(deadline=expired_after_one_answer))
     assert (names(slow), slow.next_pass) == ([], NOW + MORE_AFTER)
     late = "the simulation of where its pods would go did not end in time"
-    assert slow.blocked == {"huge": Blocked("its node drifted (AMIDrift)", late)}
+    assert slow.blocked == {"huge": DisruptionBlocked("its node drifted (AMIDrift)", late)}
     assert names(cluster.decide(blocked_at={"huge": NOW})) == ["small", "huge"]
 
 

@@ -16,7 +16,7 @@ from tenon.disruption.methods.consolidation import Consolidation
 from tenon.disruption.methods.drift import Drift, StaticDrift
 from tenon.disruption.search.carried_out import carried_out
 from tenon.disruption.search.consolidation_price import PriceRule
-from tenon.disruption.search.move_planner import Planner, Terms
+from tenon.disruption.search.move_planner import MoveTerms, Planner
 from tenon.disruption.situation import Situation
 from tenon.scheduling.deadline import never
 from tenon.scheduling.model import InstanceType, Offering, Plan, Pool
@@ -96,7 +96,7 @@ def test_sch094_a_second_pass_of_a_search_counts_the_places_that_the_first_took(
     (claim,) = first.candidates
     after = carried_out(reservation.model, [([claim.node.claim], Plan(first.replacements, first.destinations))]).model
     (other,) = {"n0", "n1"} - {claim.node.claim}
-    planner = Planner(after, Terms(PriceRule(after.problem), lambda _, __: True, {}))
+    planner = Planner(after, MoveTerms(PriceRule(after.problem), lambda _, __: True, {}))
     (bought,) = planner.rescheduler.simulate([other]).claims
     assert reservation_of(bought) == ""
 
@@ -119,9 +119,9 @@ def test_sch094_a_new_node_that_gets_more_pods_takes_no_place_of_another_move() 
     assert reservation_of(larger) == "cr-1", "its own place"
 
 
-def _terms(situation: Situation) -> Terms:
+def _terms(situation: Situation) -> MoveTerms:
     assert situation.model is not None
-    return Terms(PriceRule(situation.model.problem), lambda _, __: True, {})
+    return MoveTerms(PriceRule(situation.model.problem), lambda _, __: True, {})
 
 
 def taken(decision: Decision) -> set[str]:

@@ -14,13 +14,15 @@ from tenon.disruption.decision import Decision
 from tenon.disruption.methods.drift import Drift, StaticDrift
 from tenon.disruption.rules.blockers import holds
 from tenon.kube.requirements import Requirements
-from tenon.rollout.versions import Phase, PoolRollout
+from tenon.rollout.versions import PoolPhase, PoolRollout
 from tenon.scheduling.model import Pool
 from tests.tenon.disruption.test_drift_methods import Cluster
 from tests.tenon.scheduling.builders import ON_DEMAND, pod, pool
 
 
-def rollout(phase: Phase = Phase.PROGRESSING, *claims: str, name: str = "default", **fields: Any) -> PoolRollout:
+def rollout(
+    phase: PoolPhase = PoolPhase.PROGRESSING, *claims: str, name: str = "default", **fields: Any
+) -> PoolRollout:
     return PoolRollout("nodes", name, "old", "new", phase, frozenset(claims), **fields)
 
 
@@ -41,8 +43,8 @@ def replaced(decision: Decision) -> list[str]:
     return [candidate.node.claim for command in decision.commands for candidate in command.candidates]
 
 
-@pytest.mark.parametrize("phase", list(Phase))
-def test_a_drifted_node_outside_the_wave_stays_in_every_phase(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", list(PoolPhase))
+def test_a_drifted_node_outside_the_wave_stays_in_every_phase(phase: PoolPhase) -> None:
     cluster = Cluster()
     cluster.add("a", pod("p", "3"))
     state = rollout(phase)
@@ -67,7 +69,7 @@ def test_a_node_of_the_wave_gets_the_new_version_and_only_it() -> None:
     cluster.add("a", pod("p", "3"))
     cluster.add("b", pod("q", "3"))
     version = in_version("default", **{"example.com/version": "new"})
-    decision = decided(cluster, version, rollouts={"default": rollout(Phase.PROGRESSING, "a")})
+    decision = decided(cluster, version, rollouts={"default": rollout(PoolPhase.PROGRESSING, "a")})
     assert replaced(decision) == ["a"]
     ((claim,),) = [command.replacements for command in decision.commands]
     assert claim.requirements.labels()["example.com/version"] == "new"
@@ -78,7 +80,7 @@ def test_a_node_of_the_wave_gets_the_new_version_and_only_it() -> None:
 def test_a_way_back_replaces_nodes_that_did_not_drift_by_the_usual_version() -> None:
     cluster = Cluster()
     cluster.add("a", pod("p", "3"), since=None)
-    decision = decided(cluster, rollouts={"default": rollout(Phase.ROLLING_BACK, "a")})
+    decision = decided(cluster, rollouts={"default": rollout(PoolPhase.ROLLING_BACK, "a")})
     ((claim,),) = [command.replacements for command in decision.commands]
     assert "example.com/version" not in claim.requirements.labels()
     assert decision.commands[0].explanation[0] == "NodeRollout nodes replaces it by version old"
@@ -87,7 +89,7 @@ def test_a_way_back_replaces_nodes_that_did_not_drift_by_the_usual_version() -> 
 def test_a_node_waits_while_its_version_can_launch_nothing() -> None:
     cluster = Cluster()
     cluster.add("a", pod("p", "3"))
-    situation = cluster.situation(rollouts={"default": rollout(Phase.PROGRESSING, "a")})
+    situation = cluster.situation(rollouts={"default": rollout(PoolPhase.PROGRESSING, "a")})
     assert replaced(decided(cluster, rollouts=situation.rollouts)) == []
     (hold,) = holds(cluster.managed[0], situation, Reason.DRIFTED)
     assert hold.why == "NodePool default can launch no nodes of version new now"
@@ -98,7 +100,7 @@ def test_a_node_of_a_static_nodepool_gets_the_version_of_its_wave() -> None:
     cluster.fixed(1)
     cluster.add("a", of="fixed")
     version = in_version("fixed", **{"example.com/version": "new"})
-    state = {"fixed": rollout(Phase.PROGRESSING, "a", name="fixed")}
+    state = {"fixed": rollout(PoolPhase.PROGRESSING, "a", name="fixed")}
     ((claim,),) = [command.replacements for command in decided(cluster, version, rollouts=state).commands]
     assert claim.requirements.labels()["example.com/version"] == "new"
 
@@ -109,7 +111,7 @@ def test_no_node_of_a_wave_leaves_before_its_replacement() -> None:
     cluster.fixed(1, limits={"nodes": 1})
     cluster.add("a", of="fixed")
     version = in_version("fixed", **{"example.com/version": "new"})
-    situation = cluster.situation(rollouts={"fixed": rollout(Phase.PROGRESSING, "a", name="fixed")})
+    situation = cluster.situation(rollouts={"fixed": rollout(PoolPhase.PROGRESSING, "a", name="fixed")})
     assert situation.model is not None
     model = replace(situation.model, wave_pools={"fixed": replace(version, limits={"nodes": 1})})
     decision = decide(replace(situation, model=model), [StaticDrift(terminate_first=True)])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tenon.apis.disruption_windows import read_windows
-from tenon.disruption.decision import Blocked
+from tenon.disruption.decision import DisruptionBlocked
 from tenon.disruption.history.arrivals import Arrival, arriving
 from tenon.disruption.situation import Situation
 from tenon.disruption.why_stays import WhyStays
@@ -236,7 +236,9 @@ def test_a_drifted_node_says_why_it_cannot_leave() -> None:
     drifted = replace(situation, model=replace(situation.model, details={"n1": detail}))
     assert sentences(drifted)[:2] == ("Its node drifted (AMIDrift): the image changed", "A later check replaces it")
     blocked = {
-        "n1": Blocked("its node drifted (AMIDrift)", "pod default/web: PodDisruptionBudget web allows no eviction")
+        "n1": DisruptionBlocked(
+            "its node drifted (AMIDrift)", "pod default/web: PodDisruptionBudget web allows no eviction"
+        )
     }
     assert sentences(drifted, blocked=blocked)[0] == (
         "Its node drifted (AMIDrift), but pod default/web: PodDisruptionBudget web allows no eviction"

@@ -11,32 +11,41 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenon.migration.switch import Controller, Direction, Observation, Phase, Step, StepKind, Switch, decide
+from tenon.migration.switch import (
+    ControllerDeployment,
+    Direction,
+    StepKind,
+    Switch,
+    SwitchObservation,
+    SwitchPhase,
+    SwitchStep,
+    decide,
+)
 
 BEGAN = datetime(2026, 5, 4, 12, tzinfo=UTC)
 SETTLE, TIMEOUT = timedelta(minutes=1), timedelta(minutes=5)
 LOOK = timedelta(seconds=10)
 
 
-def controller(name: str, replicas: int = 0, *, pods: int | None = None, leads: bool = False) -> Controller:
+def controller(name: str, replicas: int = 0, *, pods: int | None = None, leads: bool = False) -> ControllerDeployment:
     pods = replicas if pods is None else pods
-    return Controller(name, replicas, pods, pods, holds_lease=leads, renews_lease=leads)
+    return ControllerDeployment(name, replicas, pods, pods, holds_lease=leads, renews_lease=leads)
 
 
 def switch(
-    direction: Direction = Direction.TAKEOVER, phase: Phase = Phase.BEGUN, *, stop_first: bool = False
+    direction: Direction = Direction.TAKEOVER, phase: SwitchPhase = SwitchPhase.BEGUN, *, stop_first: bool = False
 ) -> Switch:
     return Switch(direction, 2, 2, SETTLE, TIMEOUT, BEGAN, BEGAN, stop_first, phase)
 
 
 def observed(
-    leaver: Controller,
-    successor: Controller,
+    leaver: ControllerDeployment,
+    successor: ControllerDeployment,
     after: timedelta = timedelta(),
     unsettled: Sequence[str] = (),
     behind: Sequence[str] = (),
-) -> Observation:
-    return Observation(BEGAN + after, leaver, successor, unsettled, behind)
+) -> SwitchObservation:
+    return SwitchObservation(BEGAN + after, leaver, successor, unsettled, behind)
 
 
 KARPENTER_LEADS = controller("Karpenter", 2, leads=True)
@@ -48,7 +57,7 @@ def test_karpenter_is_not_stopped_before_tenon_stands_by() -> None:
     starting = controller("Tenon", 2, pods=0)
     assert decide(switch(), observed(KARPENTER_LEADS, starting)).kind is StepKind.WAIT
     late = decide(switch(), observed(KARPENTER_LEADS, starting, TIMEOUT))
-    assert (late.kind, late.then) == (StepKind.CONTINUE, Phase.RETURNING)
+    assert (late.kind, late.then) == (StepKind.CONTINUE, SwitchPhase.RETURNING)
 
 
 def test_nodes_that_are_starting_are_waited_for_only_so_long() -> None:
@@ -57,12 +66,12 @@ def test_nodes_that_are_starting_are_waited_for_only_so_long() -> None:
     assert step.kind is StepKind.WAIT
     assert "NodeClaim a" in step.sentence
     step = decide(switch(), observed(KARPENTER_LEADS, TENON_STANDS_BY, SETTLE, unsettled=unsettled))
-    assert (step.kind, step.then) == (StepKind.STOP_LEAVER, Phase.STOPPING)
+    assert (step.kind, step.then) == (StepKind.STOP_LEAVER, SwitchPhase.STOPPING)
     assert "NodeClaim a" in step.sentence, "the user reads what goes on under Tenon"
 
 
 def test_the_marks_of_tenon_are_removed_only_once_it_has_ended() -> None:
-    stopping = switch(Direction.HANDBACK, Phase.STOPPING)
+    stopping = switch(Direction.HANDBACK, SwitchPhase.STOPPING)
     karpenter = controller("Karpenter")
     assert decide(stopping, observed(controller("Tenon", 0, pods=1), karpenter)).kind is StepKind.WAIT
     holding = controller("Tenon", leads=True)
@@ -71,25 +80,25 @@ def test_the_marks_of_tenon_are_removed_only_once_it_has_ended() -> None:
 
 
 def test_somebody_who_scales_the_leaver_up_again_ends_the_switch() -> None:
-    for phase in (Phase.STOPPING, Phase.STARTING):
+    for phase in (SwitchPhase.STOPPING, SwitchPhase.STARTING):
         step = decide(switch(phase=phase), observed(controller("Karpenter", 2), TENON_STANDS_BY))
-        assert step.then is Phase.RETURNING
+        assert step.then is SwitchPhase.RETURNING
         assert "Argo CD" in step.why_back
 
 
 def test_it_is_done_only_when_tenon_has_taken_every_node_over() -> None:
-    starting, stopped = switch(phase=Phase.STARTING), controller("Karpenter")
+    starting, stopped = switch(phase=SwitchPhase.STARTING), controller("Karpenter")
     leads = controller("Tenon", 2, leads=True)
     behind = ["NodePool a is not Ready: x"]
     assert decide(starting, observed(stopped, leads, behind=behind)).kind is StepKind.WAIT
     late = decide(starting, observed(stopped, leads, TIMEOUT, behind=behind))
-    assert late.then is Phase.RETURNING
+    assert late.then is SwitchPhase.RETURNING
     assert "NodePool a is not Ready" in late.why_back
-    assert decide(starting, observed(stopped, leads, TIMEOUT)).then is Phase.DONE, "late is better than back"
+    assert decide(starting, observed(stopped, leads, TIMEOUT)).then is SwitchPhase.DONE, "late is better than back"
 
 
 def test_the_way_back_has_its_own_patience_and_then_a_person_must_look() -> None:
-    returning = replace(switch(phase=Phase.RETURNING), timeout=timedelta(seconds=20))
+    returning = replace(switch(phase=SwitchPhase.RETURNING), timeout=timedelta(seconds=20))
     karpenter, tenon = controller("Karpenter", 2), controller("Tenon", 2)
     assert decide(returning, observed(controller("Karpenter"), tenon)).kind is StepKind.START_LEAVER
     assert decide(returning, observed(karpenter, tenon, timedelta(minutes=2))).kind is StepKind.WAIT
@@ -97,9 +106,9 @@ def test_the_way_back_has_its_own_patience_and_then_a_person_must_look() -> None
 
 
 def test_in_one_namespace_tenon_gives_the_lease_up_before_karpenter_can_lead_again() -> None:
-    returning, starting = switch(phase=Phase.RETURNING), controller("Karpenter", 2)
+    returning, starting = switch(phase=SwitchPhase.RETURNING), controller("Karpenter", 2)
 
-    def step(leaver: Controller, successor: Controller) -> Step:
+    def step(leaver: ControllerDeployment, successor: ControllerDeployment) -> SwitchStep:
         return decide(returning, replace(observed(leaver, successor), one_lease=True))
 
     assert step(starting, controller("Tenon", 2, leads=True)).kind is StepKind.STOP_SUCCESSOR
@@ -107,19 +116,21 @@ def test_in_one_namespace_tenon_gives_the_lease_up_before_karpenter_can_lead_aga
     assert step(controller("Karpenter"), controller("Tenon")).kind is StepKind.START_LEAVER
     assert step(starting, TENON_STANDS_BY).kind is StepKind.WAIT, "it does not keep Karpenter from leading"
     assert step(KARPENTER_LEADS, controller("Tenon")).kind is StepKind.START_SUCCESSOR, "it stands by again"
-    assert step(KARPENTER_LEADS, TENON_STANDS_BY).then is Phase.RETURNED
+    assert step(KARPENTER_LEADS, TENON_STANDS_BY).then is SwitchPhase.RETURNED
 
 
 def test_from_v1beta1_tenon_is_installed_after_karpenter_and_there_is_no_way_back() -> None:
     old = switch(stop_first=True)
     assert decide(old, observed(KARPENTER_LEADS, controller("Tenon"))).kind is StepKind.STOP_LEAVER
-    stopping = replace(old, phase=Phase.STOPPING)
+    stopping = replace(old, phase=SwitchPhase.STOPPING)
     step = decide(stopping, observed(controller("Karpenter"), controller("Tenon")))
-    assert (step.kind, step.then) == (StepKind.CONTINUE, Phase.INSTALLING), "it is remembered before a CRD is replaced"
-    installing = replace(old, phase=Phase.INSTALLING)
+    assert (step.kind, step.then) == (StepKind.CONTINUE, SwitchPhase.INSTALLING), (
+        "it is remembered before a CRD is replaced"
+    )
+    installing = replace(old, phase=SwitchPhase.INSTALLING)
     assert decide(installing, observed(controller("Karpenter"), controller("Tenon"))).kind is StepKind.INSTALL
     assert decide(installing, observed(KARPENTER_LEADS, controller("Tenon"))).kind is StepKind.STUCK
-    starting = replace(old, phase=Phase.STARTING)
+    starting = replace(old, phase=SwitchPhase.STARTING)
     assert decide(starting, observed(controller("Karpenter"), controller("Tenon"))).kind is StepKind.START_SUCCESSOR
     assert decide(starting, observed(controller("Karpenter"), TENON_STANDS_BY, TIMEOUT)).kind is StepKind.STUCK
 
@@ -140,14 +151,14 @@ class World:
     cleared_while_led: bool = False
     marks: bool = True
 
-    def look(self) -> Observation:
+    def look(self) -> SwitchObservation:
         behind = [] if self.successor_works else ["NodePool a is not Ready"]
         controllers = self._controller("leaver"), self._controller("successor")
-        return Observation(self.now, *controllers, behind=behind, one_lease=self.one_lease)
+        return SwitchObservation(self.now, *controllers, behind=behind, one_lease=self.one_lease)
 
-    def _controller(self, name: str) -> Controller:
+    def _controller(self, name: str) -> ControllerDeployment:
         leads = self.holder == name
-        return Controller(name, self.replicas[name], self.pods[name], self.pods[name], leads, leads)
+        return ControllerDeployment(name, self.replicas[name], self.pods[name], self.pods[name], leads, leads)
 
     def pass_time(self) -> None:
         self.now += LOOK
@@ -165,7 +176,7 @@ class World:
         if not self.one_lease and self.pods[karpenter] and works[karpenter] and self.chance.random() < 0.5:
             self.holder = karpenter
 
-    def do(self, step: Step) -> None:
+    def do(self, step: SwitchStep) -> None:
         match step.kind:
             case StepKind.START_SUCCESSOR:
                 self.replicas["successor"] = 2
@@ -205,7 +216,7 @@ def test_it_ends_with_one_leader_however_often_its_guide_is_killed(
     else:
         pytest.fail(f"it does not end: {remembered}")
     assert not world.cleared_while_led
-    if remembered.phase is Phase.DONE:
+    if remembered.phase is SwitchPhase.DONE:
         assert works
         assert world.replicas["leaver"] == 0
         assert world.holder == "successor"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.page.charts import HEIGHT, WIDTH, Column, Reference, area_chart, column_chart, nice_step
+from tenon.page.charts import HEIGHT, WIDTH, ChartColumn, Reference, area_chart, column_chart, nice_step
 from tenon.page.time_axis import Axis, axis_of
 
 T0 = datetime(2026, 3, 2, 10, 20, tzinfo=UTC)
@@ -81,7 +81,12 @@ def test_a_line_has_gaps_where_nothing_is_known() -> None:
 
 
 def test_columns_go_up_and_down_from_the_same_line() -> None:
-    columns = [Column([(2, "red"), (2, "blue")], [(4, "green")], "first"), Column(), Column(), Column()]
+    columns = [
+        ChartColumn([(2, "red"), (2, "blue")], [(4, "green")], "first"),
+        ChartColumn(),
+        ChartColumn(),
+        ChartColumn(),
+    ]
     chart = column_chart(FOUR_HOURS, columns, "changes", str)
     found_boxes = re.findall(r'<rect x="[0-9.]+" y="([0-9.]+)" width="200.00" height="([0-9.]+)" fill="(\w+)"', chart)
     boxes = [(float(y), float(height), fill) for y, height, fill in found_boxes]
@@ -92,7 +97,7 @@ def test_columns_go_up_and_down_from_the_same_line() -> None:
 
 def test_charts_without_values_are_drawn() -> None:
     assert "<svg" in area_chart(FOUR_HOURS, [0, 0, 0, 0], "nothing", str, [""] * 4)
-    assert "<svg" in column_chart(FOUR_HOURS, [Column()] * 4, "nothing", str)
+    assert "<svg" in column_chart(FOUR_HOURS, [ChartColumn()] * 4, "nothing", str)
 
 
 def test_titles_and_captions_are_escaped() -> None:

@@ -23,7 +23,7 @@ from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.readiness import pool_conditions, why_unusable
 from tenon.provisioning.static_capacity import (
     MAX_CHANGES,
-    Balance,
+    ReplicaBalance,
     StaticClaim,
     balance,
     decide,
@@ -167,11 +167,11 @@ def test_sch100_limits_hold_back_what_would_be_too_many_at_once() -> None:
     leaving = [made(f"old-{number}", leaving=True) for number in range(3)]
     decision = decide(pool, leaving)
     assert len(decision.create) == 1
-    assert balance(pool, 0, 3) == Balance(missing=1, held_back=2)
+    assert balance(pool, 0, 3) == ReplicaBalance(missing=1, held_back=2)
     narrow = static(3, {"limits": {"nodes": "1"}})
     tight = decide(narrow, [made("a"), made("b")])
     assert (tight.create, tight.delete) == ((), ())
-    assert balance(narrow, 2, 0) == Balance(held_back=1)
+    assert balance(narrow, 2, 0) == ReplicaBalance(held_back=1)
 
 
 def test_sch100_scale_down_order() -> None:

@@ -20,20 +20,20 @@ from tenon.record.entries import (
     Entry,
     EntryKind,
     LaunchEntry,
-    NodeFacts,
     PlanEntry,
+    RecordedNode,
     RecordedPurchase,
     RefusalEntry,
     RemovalEntry,
 )
 from tenon.record.entry_sentences import sentence, total_price, why
-from tenon.record.history import Question, Subject, answers
+from tenon.record.history import EntryQuery, Subject, answers
 
 AT = datetime(2026, 11, 27, 6, 0, tzinfo=UTC)
 
 
-def facts(number: int, pool: str = "default") -> NodeFacts:
-    return NodeFacts(
+def facts(number: int, pool: str = "default") -> RecordedNode:
+    return RecordedNode(
         claim=f"{pool}-{number}",
         pool=pool,
         node=f"ip-{number}",
@@ -124,51 +124,51 @@ OTHER = RemovalEntry(
     detail="after 30d",
     actor="its workflow",
 )
-UNLAUNCHED = OTHER.model_copy(update={"id": "unlaunched", "facts": NodeFacts(claim="gpu-1", pool="gpu")})
+UNLAUNCHED = OTHER.model_copy(update={"id": "unlaunched", "facts": RecordedNode(claim="gpu-1", pool="gpu")})
 ENTRIES: list[Entry] = [PLAN, REFUSAL, LAUNCH, COMMAND, END, REMOVAL, OTHER]
 
 
-def ids(question: Question, subject: Subject | None = None) -> list[str]:
+def ids(question: EntryQuery, subject: Subject | None = None) -> list[str]:
     return [entry.id for entry in answers(question, ENTRIES, subject)]
 
 
 @pytest.mark.parametrize(
     ("question", "expected"),
     [
-        (Question(), ["plan", "refusal", "launch", "command", "end", "removal", "other"]),
-        (Question("default-1"), ["plan", "refusal", "launch", "command", "end", "removal"]),
-        (Question("i-1"), ["launch", "removal"]),
-        (Question("ip-9"), ["plan"]),
-        (Question("underutilized-abc"), ["command", "end", "removal"]),
-        (Question("batch"), ["other"]),
-        (Question("shop/gpu"), ["plan"]),
-        (Question("gpu"), ["plan"]),
-        (Question("nothing"), []),
-        (Question(kinds=frozenset({EntryKind.REMOVAL})), ["removal", "other"]),
-        (Question(reason="underutilized"), ["command", "end", "removal"]),
-        (Question(reason="insufficient-capacity"), ["refusal"]),
-        (Question(pool="batch"), ["other"]),
-        (Question("default-1", pool="batch"), []),
+        (EntryQuery(), ["plan", "refusal", "launch", "command", "end", "removal", "other"]),
+        (EntryQuery("default-1"), ["plan", "refusal", "launch", "command", "end", "removal"]),
+        (EntryQuery("i-1"), ["launch", "removal"]),
+        (EntryQuery("ip-9"), ["plan"]),
+        (EntryQuery("underutilized-abc"), ["command", "end", "removal"]),
+        (EntryQuery("batch"), ["other"]),
+        (EntryQuery("shop/gpu"), ["plan"]),
+        (EntryQuery("gpu"), ["plan"]),
+        (EntryQuery("nothing"), []),
+        (EntryQuery(kinds=frozenset({EntryKind.REMOVAL})), ["removal", "other"]),
+        (EntryQuery(reason="underutilized"), ["command", "end", "removal"]),
+        (EntryQuery(reason="insufficient-capacity"), ["refusal"]),
+        (EntryQuery(pool="batch"), ["other"]),
+        (EntryQuery("default-1", pool="batch"), []),
     ],
     ids=str,
 )
-def test_a_question_gets_the_entries_that_answer_it(question: Question, expected: list[str]) -> None:
+def test_a_question_gets_the_entries_that_answer_it(question: EntryQuery, expected: list[str]) -> None:
     assert ids(question) == expected
 
 
 @pytest.mark.parametrize(
     ("question", "entry", "left_out"),
     [
-        (Question(), UNLAUNCHED, True),
-        (Question(kinds=frozenset({EntryKind.REMOVAL})), UNLAUNCHED, True),
-        (Question("gpu"), UNLAUNCHED, True),
-        (Question("gpu-1"), UNLAUNCHED, False),
-        (Question(unlaunched=True), UNLAUNCHED, False),
-        (Question(), REMOVAL, False),
-        (Question(), REFUSAL, False),
+        (EntryQuery(), UNLAUNCHED, True),
+        (EntryQuery(kinds=frozenset({EntryKind.REMOVAL})), UNLAUNCHED, True),
+        (EntryQuery("gpu"), UNLAUNCHED, True),
+        (EntryQuery("gpu-1"), UNLAUNCHED, False),
+        (EntryQuery(unlaunched=True), UNLAUNCHED, False),
+        (EntryQuery(), REMOVAL, False),
+        (EntryQuery(), REFUSAL, False),
     ],
 )
-def test_a_claim_without_an_instance_is_no_removed_node(question: Question, entry: Entry, left_out: bool) -> None:
+def test_a_claim_without_an_instance_is_no_removed_node(question: EntryQuery, entry: Entry, left_out: bool) -> None:
     """In a shortage, each probe of an offering is one."""
     subject = Subject(question.name) if question.name else None
     assert question.leaves_out(entry, subject) is left_out
@@ -177,19 +177,19 @@ def test_a_claim_without_an_instance_is_no_removed_node(question: Question, entr
 @pytest.mark.parametrize("name", ["shop/web-1", "web-1"])
 def test_the_history_of_a_pod_has_the_node_that_was_bought_for_it(name: str) -> None:
     """Its plan names the NodeClaim, whose launch and removal follow."""
-    assert ids(Question(name)) == ["plan", "refusal", "launch", "command", "end", "removal"]
-    assert ids(Question(name, kinds=frozenset({EntryKind.REMOVAL}))) == ["removal"], "also if the plan is not shown"
+    assert ids(EntryQuery(name)) == ["plan", "refusal", "launch", "command", "end", "removal"]
+    assert ids(EntryQuery(name, kinds=frozenset({EntryKind.REMOVAL}))) == ["removal"], "also if the plan is not shown"
 
 
 def test_a_pod_on_a_node_that_existed_has_only_its_plan() -> None:
-    assert ids(Question("shop/web-2")) == ["plan"]
+    assert ids(EntryQuery("shop/web-2")) == ["plan"]
 
 
 def test_the_name_of_a_node_is_in_its_last_entry_and_finds_the_first_ones() -> None:
     subject = Subject("ip-1")
     for entry in ENTRIES:
         subject.learn(entry)
-    assert ids(Question("ip-1"), subject) == ["plan", "refusal", "launch", "command", "end", "removal"]
+    assert ids(EntryQuery("ip-1"), subject) == ["plan", "refusal", "launch", "command", "end", "removal"]
 
 
 @pytest.mark.parametrize(
@@ -267,9 +267,9 @@ def test_who_used_the_nodes_is_no_part_of_their_history_unless_it_is_asked_for()
     used = CostEntry(
         id="cost", at=AT, cluster="prod", since=AT - timedelta(minutes=15), samples=15, rows=[row], cost=0.5
     )
-    assert list(answers(Question(name="default"), [used, PLAN])) == [PLAN]
-    assert list(answers(Question(), [used])) == []
-    assert list(answers(Question(kinds=frozenset({"cost"}), pool="default"), [used, PLAN])) == [used]
+    assert list(answers(EntryQuery(name="default"), [used, PLAN])) == [PLAN]
+    assert list(answers(EntryQuery(), [used])) == []
+    assert list(answers(EntryQuery(kinds=frozenset({"cost"}), pool="default"), [used, PLAN])) == [used]
     assert (sentence(used), why(used)) == ("$0.5000 since 2026-11-27 05:45:00 UTC, of 1 NodePool", "")
 
 

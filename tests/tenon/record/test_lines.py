@@ -18,8 +18,8 @@ from tenon.record.entries import (
     Entry,
     EntryKind,
     LaunchEntry,
-    NodeFacts,
     PlanEntry,
+    RecordedNode,
     RecordedPurchase,
     RefusalEntry,
     RemovalEntry,
@@ -28,7 +28,7 @@ from tenon.record.entries import (
 from tenon.record.lines import MAX_LINE, UnreadableLineError, distinct, entry_of, line_of
 
 AT = datetime(2026, 11, 27, 6, 0, tzinfo=UTC)
-NODE = NodeFacts(claim="default-1", pool="default", node="ip-10-0-0-1", instance="i-1", instance_type="m5.large")
+NODE = RecordedNode(claim="default-1", pool="default", node="ip-10-0-0-1", instance="i-1", instance_type="m5.large")
 ENTRIES: list[Entry] = [
     PlanEntry(
         id="plan/1",

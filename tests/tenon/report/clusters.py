@@ -27,7 +27,7 @@ from tenon.record.entries import (
     CommandEndEntry,
     CommandEntry,
     LaunchEntry,
-    NodeFacts,
+    RecordedNode,
     RecordedPurchase,
     RefusalEntry,
     RemovalEntry,
@@ -231,7 +231,7 @@ def _json(body: Any) -> bytes:
     return json.dumps(body).encode()
 
 
-def facts(number: int, **fields: Any) -> NodeFacts:
+def facts(number: int, **fields: Any) -> RecordedNode:
     """Return the facts of a node that is gone."""
     defaults: dict[str, Any] = {
         "pool": "web",
@@ -242,7 +242,7 @@ def facts(number: int, **fields: Any) -> NodeFacts:
         "capacity_type": "on-demand",
         "price": 0.096,
     }
-    return NodeFacts(claim=f"gone-{number:05x}", **(defaults | fields))
+    return RecordedNode(claim=f"gone-{number:05x}", **(defaults | fields))
 
 
 def launch(number: int, at: datetime, *, actor: str = "provisioner", why: str = "", **fields: Any) -> LaunchEntry:

@@ -9,15 +9,15 @@ from typing import Any, Literal
 
 from tenon.apis.noderollout import NodeRolloutSpec
 from tenon.messages.rollout import PoolProgress, RolloutOperator, RolloutRequest
-from tenon.rollout.gates import GateResult, Verdict
+from tenon.rollout.gates import GateResult, GateVerdict
 from tenon.rollout.nodes import PoolNode
 from tenon.rollout.progress import Observation, advance
 from tenon.rollout.requests import requested
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 Action = Literal["start", "approve", "pause", "resume", "abort", "rollback"]
-GOOD = [GateResult("pods ready", Verdict.PASS, "all pods are Ready")]
-BAD = [GateResult("pods ready", Verdict.FAIL, "web-1 not Ready")]
+GOOD = [GateResult("pods ready", GateVerdict.PASS, "all pods are Ready")]
+BAD = [GateResult("pods ready", GateVerdict.FAIL, "web-1 not Ready")]
 
 
 def spec(**fields: Any) -> NodeRolloutSpec:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.rollout.gates import GateResult, Verdict
+from tenon.rollout.gates import GateResult, GateVerdict
 from tenon.rollout.progress import Observation, advance, restored
 from tenon.rollout.waves import share
 from tests.tenon.rollout.rolling_fleet import BEGIN, Fleet, changed, protect, spec
@@ -192,7 +192,9 @@ def test_gates_that_wait_are_named_and_start_the_soak_anew() -> None:
     fleet.step()
     fleet.step()
     assert fleet.progress.soaking_since is not None
-    observed = Observation("new", list(fleet.nodes.values()), [GateResult("query errors", Verdict.WAIT, "no value")])
+    observed = Observation(
+        "new", list(fleet.nodes.values()), [GateResult("query errors", GateVerdict.WAIT, "no value")]
+    )
     waits = advance(fleet.progress, fleet.spec, observed, fleet.now)
     assert waits.soaking_since is None
     assert waits.message == "wave 1 is replaced and waits: query errors: no value"

@@ -9,7 +9,7 @@ import pytest
 
 from tenon.rollout.revisions import Revision, revision_of
 from tenon.rollout.version_condition import VERSION_HELD, held_sentence, with_version_held
-from tenon.rollout.versions import Phase, PoolRollout
+from tenon.rollout.versions import PoolPhase, PoolRollout
 from tests.tenon.rollout.test_revisions import pool, resolved
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -19,7 +19,7 @@ def newest(digest: str = "new") -> Revision:
     return replace(revision_of(pool(), resolved()), digest=digest)
 
 
-HALTED = PoolRollout("nodes", "web", "old", "new", Phase.HALTED, message="the canary is not ready.")
+HALTED = PoolRollout("nodes", "web", "old", "new", PoolPhase.HALTED, message="the canary is not ready.")
 
 
 def test_it_says_which_version_launches_which_does_not_and_why() -> None:
@@ -32,10 +32,10 @@ def test_it_says_which_version_launches_which_does_not_and_why() -> None:
     )
 
 
-@pytest.mark.parametrize("phase", list(Phase))
-def test_each_phase_has_words_of_its_own(phase: Phase) -> None:
-    sentences = {held_sentence(replace(HALTED, phase=one_phase), newest()) for one_phase in Phase}
-    assert len(sentences) == len(Phase)
+@pytest.mark.parametrize("phase", list(PoolPhase))
+def test_each_phase_has_words_of_its_own(phase: PoolPhase) -> None:
+    sentences = {held_sentence(replace(HALTED, phase=one_phase), newest()) for one_phase in PoolPhase}
+    assert len(sentences) == len(PoolPhase)
     assert held_sentence(replace(HALTED, phase=phase), newest())
 
 

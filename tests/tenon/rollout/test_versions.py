@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenon.rollout.versions import Phase, PoolRollout, rollouts_by_pool
+from tenon.rollout.versions import PoolPhase, PoolRollout, rollouts_by_pool
 
 PLAIN: dict[str, dict[str, str]] = {"web": {}}
 
@@ -40,10 +40,10 @@ def test_a_nodepool_that_the_status_does_not_name_yet_has_no_version() -> None:
 
 def test_a_wave_gets_the_target_only_while_it_is_rolled_out() -> None:
     row: dict[str, Any] = {"currentRevision": "old", "targetRevision": "new", "waveClaims": ["web-1"]}
-    for phase in Phase:
+    for phase in PoolPhase:
         entry = rollouts_by_pool([rollout("r", phase=phase.value, **row)], PLAIN)["web"]
-        assert entry.replacement == ("new" if phase is Phase.PROGRESSING else "old"), phase
-        assert entry.launches_target is (phase is Phase.PROGRESSING)
+        assert entry.replacement == ("new" if phase is PoolPhase.PROGRESSING else "old"), phase
+        assert entry.launches_target is (phase is PoolPhase.PROGRESSING)
         assert entry.may_replace("web-1")
         assert not entry.may_replace("web-2")
 
@@ -56,11 +56,11 @@ def test_a_rotation_replaces_by_the_current_version() -> None:
 
 def test_an_unknown_phase_replaces_nothing_new() -> None:
     entry = rollouts_by_pool([rollout("r", phase="Dancing", currentRevision="old", targetRevision="new")], PLAIN)["web"]
-    assert (entry.phase, entry.replacement) == (Phase.PAUSED, "old")
+    assert (entry.phase, entry.replacement) == (PoolPhase.PAUSED, "old")
 
 
 def test_the_sentence_names_the_rollout_its_phase_and_what_comes() -> None:
-    entry = PoolRollout("nodes", "web", "old", "new", Phase.HALTED, message="the canary is not ready.")
+    entry = PoolRollout("nodes", "web", "old", "new", PoolPhase.HALTED, message="the canary is not ready.")
     assert entry.why_not() == (
         "NodeRollout nodes is halted in NodePool web (the canary is not ready): it stays until somebody continues the "
         "rollout, or a later version passes"

@@ -20,7 +20,7 @@ from tenon.shadow.feeding import feed
 from tenon.shadow.pods import LivePod
 from tenon.shadow.purchases import buy, is_due
 from tenon.shadow.view import ModelView, PodFacts
-from tenon.simulation.decisions import Question
+from tenon.simulation.decisions import PlanQuestion
 from tenon.simulation.defaults import default_class
 from tests.tenon.scheduling.builders import CATALOG, pod
 
@@ -99,7 +99,7 @@ class Steps:
     cluster: ModelCluster = field(default_factory=ModelCluster)
     now: float = NOW
     clock: Callable[[], float] = lambda: 0.0
-    question: Question = field(default_factory=lambda: Question((), CATALOG))
+    question: PlanQuestion = field(default_factory=lambda: PlanQuestion((), CATALOG))
 
     @property
     def view(self) -> ModelView:

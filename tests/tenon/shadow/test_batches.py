@@ -9,7 +9,7 @@ import pytest
 from tenon.kube.pod import Pod
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, Problem
-from tenon.shadow.batches import Batches, Bought, Comparison, Purchases, RealClaim, why_different
+from tenon.shadow.batches import BatchComparison, Batches, Bought, Purchases, RealClaim, why_different
 from tests.tenon.scheduling.builders import pool, replicas
 from tests.tenon.shadow.models import NOW, PRICES
 
@@ -34,7 +34,7 @@ class Watch:
         self.places: dict[str, str] = {}
         self.now = NOW
 
-    def look(self, seconds: float = 2.0) -> list[Comparison]:
+    def look(self, seconds: float = 2.0) -> list[BatchComparison]:
         self.now += seconds
         places = {pod.uid: "" for pod in self.pending} | self.places
         return self.batches.observe(self.now, self.claims, self.pending, places.get, planned, PRICES)
@@ -149,12 +149,12 @@ def test_a_node_without_a_price_makes_a_comparison_unfair() -> None:
 
 def test_a_purchase_says_in_one_sentence_what_tenon_does_otherwise() -> None:
     theirs = Purchases([Bought("m5.4xlarge", "a", "on-demand", 3, 2.0)], {}, 0)
-    reuses = Comparison(NOW, 44, ["web"], theirs, Purchases([], {}, 0, on_existing=44))
+    reuses = BatchComparison(NOW, 44, ["web"], theirs, Purchases([], {}, 0, on_existing=44))
     assert why_different(reuses) == (
         "Tenon puts 44 of 44 pods on nodes that exist already and buys no node instead of 3"
     )
     buys = Purchases([Bought("m5.large", "a", "on-demand", 1, 0.1)], {}, 0, on_existing=1)
-    assert why_different(Comparison(NOW, 2, ["web"], theirs, buys)) == (
+    assert why_different(BatchComparison(NOW, 2, ["web"], theirs, buys)) == (
         "Tenon puts 1 of 2 pods on nodes that exist already, buys 1 node instead of 3, and takes m5.large instead of "
         "m5.4xlarge"
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenon.shadow.batches import Bought, Comparison, Purchases
+from tenon.shadow.batches import BatchComparison, Bought, Purchases
 from tenon.shadow.cluster import Disturbance
 from tenon.shadow.disruptions import ModelCommand
 from tenon.shadow.ledger import Ledger, Rates
@@ -20,8 +20,8 @@ SIX = Bought("m5.4xlarge", "us-west-2a", "on-demand", 1, 0.768)
 TWO = Bought("m5.xlarge", "us-west-2a", "on-demand", 2, 0.192)
 
 
-def comparison(theirs: Bought = SIX, ours: Bought = TWO, **more: Any) -> Comparison:
-    return Comparison(NOW, 8, ["shop/Deployment/web x8"], Purchases([theirs]), Purchases([ours], **more))
+def comparison(theirs: Bought = SIX, ours: Bought = TWO, **more: Any) -> BatchComparison:
+    return BatchComparison(NOW, 8, ["shop/Deployment/web x8"], Purchases([theirs]), Purchases([ours], **more))
 
 
 def a_report(**more: Any) -> ShadowReport:

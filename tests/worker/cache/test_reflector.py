@@ -19,7 +19,7 @@ from activities.kubernetes.resources import NODECLAIMS
 from tenon.kube.decode import decode_object
 from tenon.kube.records import ObjectRecord
 from tests.activities.kubernetes.fake_api import FakeApi, http_handler, serve
-from worker.cache.reflector import Backoff, Reflector
+from worker.cache.reflector import JitteredBackoff, Reflector
 from worker.cache.table import Table
 
 
@@ -412,7 +412,7 @@ async def test_a_deleted_object_goes_without_being_read() -> None:
 
 
 def test_waits_double_with_chance_up_to_half_a_minute_and_heed_the_server() -> None:
-    backoff = Backoff(random.Random(3))
+    backoff = JitteredBackoff(random.Random(3))
     waits = [backoff.next() for _ in range(8)]
     for number, wait in enumerate(waits):
         assert min(30.0, 0.8 * 2**number) <= wait <= 30.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from tenon.messages.explanation import Explanation
-from tenon.record.entries import LaunchEntry, NodeFacts, RefusalEntry, RemovalEntry
+from tenon.record.entries import LaunchEntry, RecordedNode, RefusalEntry, RemovalEntry
 
 AT = datetime(2026, 11, 27, 6, 15, tzinfo=UTC)
 
@@ -51,9 +51,9 @@ def refusal(number: int = 1, *, at: datetime = AT) -> RefusalEntry:
     )
 
 
-def facts(number: int) -> NodeFacts:
+def facts(number: int) -> RecordedNode:
     """Which node it is about."""
-    return NodeFacts(
+    return RecordedNode(
         claim=f"default-{number}",
         pool="default",
         node=f"ip-10-0-0-{number}",

@@ -21,7 +21,7 @@ from activities.kubernetes.resources import NODES
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
 from tenon.disruption.repair.breaker import Breaker, veto
-from tenon.disruption.repair.legacy import Fault, fault_of
+from tenon.disruption.repair.legacy import LegacyFault, fault_of
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.conditions import condition
 from tenon.kube.event_reasons import EventReason
@@ -64,7 +64,7 @@ class LegacyNodeRepairController(Controller):
         self._recorder = recorder
         self._cluster = cluster
         self._now = now
-        self._faults: dict[str, Fault] = {}
+        self._faults: dict[str, LegacyFault] = {}
         """By Node: why it is unhealthy. Other controllers' Nodes count too, for stand-alone NodeClaims."""
         self._not_before: dict[str, datetime] = {}
         """By Node: when to look at it again after its repair was blocked, failed or began."""
@@ -127,7 +127,7 @@ class LegacyNodeRepairController(Controller):
             await self._repair(claim, node, fault, fresh["metadata"].get("annotations") or {})
 
     async def _repair(
-        self, cached: ClaimRecord, node: NodeRecord, fault: Fault, annotations: Mapping[str, str]
+        self, cached: ClaimRecord, node: NodeRecord, fault: LegacyFault, annotations: Mapping[str, str]
     ) -> None:
         """Delete the claim, unless an annotation of it or of the Node (``annotations``) keeps repair away."""
         ref = ClaimRef(cluster=self._cluster, name=cached.name, uid=cached.uid)
@@ -166,7 +166,7 @@ class LegacyNodeRepairController(Controller):
         metrics.PODS_DISRUPTED.labels(reason, claim.pool, capacity_type, "", claim.termination_mode).inc(moving)
 
 
-def _is_still(fresh: Mapping[str, Any], node: NodeRecord, fault: Fault) -> bool:
+def _is_still(fresh: Mapping[str, Any], node: NodeRecord, fault: LegacyFault) -> bool:
     """Whether the API server confirms what the cache says. A repair cannot be undone."""
     same = fresh["metadata"].get("uid") == node.uid
     return same and condition(fresh, fault.condition.type).get("status") == fault.condition.status

@@ -13,7 +13,7 @@ from temporalio.client import Client
 
 from activities.ec2.nodeclass import UnansweredError
 from activities.kubernetes.events import EventPublisher
-from activities.nodeclass.warnings import Prices, publish_warnings
+from activities.nodeclass.warnings import WarningSource, publish_warnings
 from tenon.apis.conditions import READY, get_condition
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
 from tenon.apis.hashing import ec2nodeclass_hashes
@@ -31,7 +31,7 @@ UNREADY_SECONDS = 60.0
 """Seconds between two looks at a class that is not ready, or whose status was out of date at the last look."""
 
 
-class Resolver(Prices, Protocol):
+class Resolver(WarningSource, Protocol):
     """What `activities.ec2.provider.Ec2Provider` finds out about a class."""
 
     cluster: Cluster

@@ -18,7 +18,7 @@ from tenon.apis.noderollout import NodeRolloutStatus
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import ObjectRecord
 from tenon.rollout import page
-from tenon.rollout.versions import Phase, PoolRollout
+from tenon.rollout.versions import PoolPhase, PoolRollout
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
@@ -117,7 +117,7 @@ class NodeRolloutController(Controller):
                     self._rollout_view.newest(specs[name]),
                     tuple(staying),
                     has_target,
-                    drifted if rollout.phase is Phase.SETTLED else 0,
+                    drifted if rollout.phase is PoolPhase.SETTLED else 0,
                 )
             )
         return record.version_of_spec, tuple(pools)

@@ -20,7 +20,7 @@ OBJECT_LABELS = {
 """The label of an object, by the label of its metrics."""
 
 
-class Condition(NamedTuple):
+class TimedCondition(NamedTuple):
     """A condition, and since when it has its status, in seconds since the epoch."""
 
     type: str
@@ -82,15 +82,15 @@ class Transitions:
                 )
 
 
-def conditions_of(record: ObjectRecord | NodeRecord) -> Iterator[Condition]:
+def conditions_of(record: ObjectRecord | NodeRecord) -> Iterator[TimedCondition]:
     """The conditions of an object."""
     if isinstance(record, NodeRecord):
         for condition in record.conditions:
-            yield Condition(condition.type, condition.status, condition.reason, condition.since)
+            yield TimedCondition(condition.type, condition.status, condition.reason, condition.since)
         return
     for entry in record.status.get("conditions") or ():
         since = epoch_seconds(entry.get("lastTransitionTime"))
-        yield Condition(entry.get("type", ""), entry.get("status", ""), entry.get("reason") or "", since)
+        yield TimedCondition(entry.get("type", ""), entry.get("status", ""), entry.get("reason") or "", since)
 
 
 def _deleted_at(record: ObjectRecord | NodeRecord) -> float:

@@ -49,7 +49,7 @@ from tenon.provisioning.buffer_status import (
 )
 from tenon.provisioning.fault_isolation import solve_isolated
 from tenon.provisioning.planning_policy import PlanPolicy
-from tenon.provisioning.problem import Cluster, problem_of
+from tenon.provisioning.problem import PlannedCluster, problem_of
 from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.solving import solve_with_buffers
 from tenon.scheduling.model import InstanceType, Plan
@@ -271,7 +271,7 @@ class CapacityBufferController(Controller):
 
 
 def _simulated(
-    cluster: Cluster,
+    cluster: PlannedCluster,
     pods: Sequence[Pod],
     policy: PlanPolicy,
     reserved: Mapping[str, Sequence[Pod]],

@@ -40,7 +40,7 @@ from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.static_capacity import (
     MAX_CHANGES,
-    Balance,
+    ReplicaBalance,
     StaticClaim,
     StaticDecision,
     balance,
@@ -268,7 +268,7 @@ class StaticNodePoolController(Controller):
             self._log.warning("A static NodePool lacks nodes", extra={"nodepool": pool, "error": why})
 
 
-def _balance(pool: NodePool, claims: list[StaticClaim]) -> Balance:
+def _balance(pool: NodePool, claims: list[StaticClaim]) -> ReplicaBalance:
     leaving = sum(claim.leaving for claim in claims)
     replaced = sum(claim.replaced and not claim.leaving for claim in claims)
     return balance(pool, len(claims) - leaving, leaving, replaced)

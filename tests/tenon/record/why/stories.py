@@ -12,8 +12,8 @@ from tenon.record.entries import (
     CommandEntry,
     Entry,
     LaunchEntry,
-    NodeFacts,
     PlanEntry,
+    RecordedNode,
     RecordedPurchase,
     RefusalEntry,
     RemovalEntry,
@@ -30,8 +30,8 @@ def after(minutes: float) -> datetime:
     return START + timedelta(minutes=minutes)
 
 
-def facts(claim: str = CLAIM, node: str = NODE, instance: str = INSTANCE) -> NodeFacts:
-    return NodeFacts(
+def facts(claim: str = CLAIM, node: str = NODE, instance: str = INSTANCE) -> RecordedNode:
+    return RecordedNode(
         claim=claim,
         pool="default",
         node=node,

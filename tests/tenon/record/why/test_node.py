@@ -12,7 +12,7 @@ from tenon.messages.base import ClaimRef
 from tenon.messages.launch import Instance
 from tenon.node.state import DrainBlock, Leave, NodeClaimResult, NodeState, Stage, TimelineEntry
 from tenon.node.timeline import result_of
-from tenon.record.entries import CommandApproval, Entry, NodeFacts
+from tenon.record.entries import CommandApproval, Entry, RecordedNode
 from tenon.record.removals import blocked_by
 from tenon.record.why.answer import MAX_LINES, Answer, Source, to_document
 from tenon.record.why.mentions import NodeIdentity, identities, mentions_node
@@ -164,7 +164,7 @@ def test_only_nodes_for_the_workloads_of_its_pods_came_in_its_place() -> None:
 
 
 def test_a_node_claim_whose_launch_was_refused_was_not_bought() -> None:
-    ended = REMOVAL.model_copy(update={"facts": NodeFacts(claim=CLAIM, pool="default"), "launched_at": None})
+    ended = REMOVAL.model_copy(update={"facts": RecordedNode(claim=CLAIM, pool="default"), "launched_at": None})
     answer = why_node(NodeSources(NodeIdentity(CLAIM), [PLAN, REFUSAL, ended]))
     assert answer.headline.endswith("is gone since 2026-11-26 13:02:00 UTC, and never had an instance")
     assert texts(answer, CREATED)[0] == "batch 1 of provisioner created it for 2 pods: shop/web-1, shop/web-2"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenon.kube.pool_reasons import Clause, NoPlace, Obstacle, ObstacleKind
-from tenon.record.entries import Entry, NodeFacts
+from tenon.record.entries import Entry, RecordedNode
 from tenon.record.room import Room
 from tenon.record.why.answer import Answer, Source
 from tenon.record.why.mentions import mentions_pod, mentions_pool
@@ -159,7 +159,7 @@ def test_a_node_pool_says_what_was_created_refused_and_lost() -> None:
 
 
 def test_claims_that_never_had_an_instance_are_no_removed_nodes() -> None:
-    without = {"launched_at": None, "facts": NodeFacts(claim="default-x9", pool="default")}
+    without = {"launched_at": None, "facts": RecordedNode(claim="default-x9", pool="default")}
     entries: list[Entry] = [REMOVAL, REMOVAL.model_copy(update=without)]
     lines = texts(why_pool(PoolSources("default", exists=True, entries=entries)), REMOVED)
     assert lines[:2] == [

@@ -21,7 +21,7 @@ from activities.rollout.advancing import RolloutAdvancer
 from activities.rollout.launchable import VersionTypes
 from activities.rollout.statuses import status_rows
 from tenon.apis import labels
-from tenon.disruption.decision import Blocked
+from tenon.disruption.decision import DisruptionBlocked
 from tenon.kube.decode import decode_object
 from tenon.messages.rollout import AdvanceRolloutInput, PoolProgress, RolloutAdvance
 from tenon.rollout.revisions import to_object
@@ -131,7 +131,7 @@ class Leader:
 
     def __init__(self, cache: Cache, server: Server) -> None:
         self.now = NOW
-        self.blocked: dict[str, Blocked] = {}
+        self.blocked: dict[str, DisruptionBlocked] = {}
         view = PlanningView(cache)
         self.view = RolloutView(cache, view, lambda: self.now, lambda: self.blocked)
         self.view.synced = lambda: True  # type: ignore[method-assign]
@@ -279,7 +279,9 @@ async def test_a_node_that_drift_cannot_remove_gives_its_place_to_another_one() 
     for name in ("a", "b"):
         add_node(cache, name, settled.current)
     server.user_data("echo 1")
-    leader.blocked = {"a": Blocked("NodeRollout nodes replaces it", "pod shop/job has the annotation do-not-disrupt")}
+    leader.blocked = {
+        "a": DisruptionBlocked("NodeRollout nodes replaces it", "pod shop/job has the annotation do-not-disrupt")
+    }
     (progress,) = (await leader.advance(settled, uid="1")).pools
     (progress,) = (await leader.advance(progress, uid="1")).pools
     assert progress.claims == ["a"]
