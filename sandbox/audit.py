@@ -23,6 +23,7 @@ def audit_flags(layout: Layout) -> tuple[str, ...]:
     return (
         f"--audit-policy-file={layout.audit_policy}",
         f"--audit-log-path={layout.audit_log}",
+        "--audit-log-maxsize=4096",  # megabytes: with the default of 100, an hour of churn is in two files
         "--audit-log-mode=batch",
         f"--audit-log-batch-max-wait={WRITTEN_WITHIN:g}s",
     )
