@@ -81,29 +81,15 @@ def disruption_of(
         AmbiguousNameError: ``only`` stands for several Nodes.
     """
     managed = view.managed_nodes()
-    repair = stated_repair(view.repair_policies, view.node_pools, reboots=reboots) if gates.node_repair else no_repair
     off_commands = list(_scheduled_off(view, cache, managed, now))
     off_claims = frozenset(candidate.node.claim for command in off_commands for candidate in command.candidates)
-    # The workflow lists the nodes of its commands until the planner answers, which may be an hour after they are gone.
-    open_commands = commands_without(open_commands, claims_of_finished_commands(open_commands, managed, now))
     nodes = {node.claim: cache.node_of(claim) for node in managed if (claim := cache.claims.get(node.claim))}
-    model = model_after(plan, view, question, view.snapshot().node_details, view.wave_pools())
-    situation = Situation(
-        nodes=PodsElsewhere().added_to(managed, model.details, now),
-        policies=policies_of(view.node_pools(), view.disruption_freezes()),
-        now=now,
-        under_command=claims_of(open_commands, postponed=False) | off_claims,
-        postponed=claims_of(open_commands, postponed=True),
-        approvals=approvals_of(open_commands),
-        awaiting_replacement=awaiting_replacement(open_commands),
-        nominated=hosts_of(open_commands).union(
-            name for name, pods in plan.placements.items() if any(not pod.buffer for pod in pods)
-        ),
-        buffer_hosts=frozenset(name for name, pods in plan.placements.items() if any(pod.buffer for pod in pods)),
-        model=model,
+    situation = _situation_after(view, plan, question, now, open_commands)
+    repair = stated_repair(view.repair_policies, view.node_pools, reboots=reboots) if gates.node_repair else no_repair
+    situation = replace(
+        situation,
+        under_command=situation.under_command | off_claims,
         repair=repair_now(repair, managed),
-        rollouts=view.rollouts(),
-        slowed=slowed_by_conditions({pool.metadata.name: pool.status.conditions for pool in view.node_pools()}),
     )
     methods = moving_methods(
         never,
@@ -141,6 +127,32 @@ def disruption_of(
         ],
     )
     return SimulatedDisruption(part, situation)
+
+
+def _situation_after(
+    view: PlanningView, plan: Plan, question: Question, now: datetime, open_commands: Mapping[str, OpenCommand]
+) -> Situation:
+    """The situation, without repair, once the plan is carried out."""
+    managed = view.managed_nodes()
+    # The workflow lists the nodes of its commands until the planner answers, which may be an hour after they are gone.
+    open_commands = commands_without(open_commands, claims_of_finished_commands(open_commands, managed, now))
+    model = model_after(plan, view, question, view.snapshot().node_details, view.wave_pools())
+    return Situation(
+        nodes=PodsElsewhere().added_to(managed, model.details, now),
+        policies=policies_of(view.node_pools(), view.disruption_freezes()),
+        now=now,
+        under_command=claims_of(open_commands, postponed=False),
+        postponed=claims_of(open_commands, postponed=True),
+        approvals=approvals_of(open_commands),
+        awaiting_replacement=awaiting_replacement(open_commands),
+        nominated=hosts_of(open_commands).union(
+            name for name, pods in plan.placements.items() if any(not pod.buffer for pod in pods)
+        ),
+        buffer_hosts=frozenset(name for name, pods in plan.placements.items() if any(pod.buffer for pod in pods)),
+        model=model,
+        rollouts=view.rollouts(),
+        slowed=slowed_by_conditions({pool.metadata.name: pool.status.conditions for pool in view.node_pools()}),
+    )
 
 
 def _scheduled_off(
