@@ -22,7 +22,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.apis.noderollout import NodeRolloutSpec
 from tenon.evolve import evolve
 from tenon.messages.rollout import AdvanceRolloutInput, NodesBefore, PoolProgress, RolloutAdvance
-from tenon.rollout.gates import GateResult, NodeEvidence, QueryAnswer, judge
+from tenon.rollout.gates import GateResult, NodeEvidence, NodeStarts, QueryAnswer, judge
 from tenon.rollout.progress import Observation, advance, has_new_version, look_again, may_begin, restored
 from tenon.rollout.starting import starting_since
 from tenon.rollout.turn import held_back
@@ -122,7 +122,7 @@ class RolloutAdvancer:
                 under_way=bool(progress.claims or no_launch),
                 refused=bool(refusal),
             )
-            gates = await self._judge(spec, progress, nodes, answers, now, starting, refusal)
+            gates = await self._judge(spec, progress, nodes, answers, now, NodeStarts(starting, refusal))
         observation = Observation(
             newest=self._cluster.newest(pool),
             nodes=[observed.node for observed in nodes],
@@ -167,8 +167,7 @@ class RolloutAdvancer:
         nodes: Sequence[ObservedPoolNode],
         answers: Mapping[str, QueryAnswer],
         now: datetime,
-        starting: datetime | None,
-        refusal: str,
+        starts: NodeStarts,
     ) -> list[GateResult]:
         before = progress.before or NodesBefore()
         nodes = [observed for observed in nodes if not observed.node.leaving]  # what leaves says nothing any more
@@ -185,8 +184,7 @@ class RolloutAdvancer:
             now,
             before=before,
             replaced_at=progress.replaced_at,
-            starting_since=starting,
-            refusal=refusal,
+            starts=starts,
         )
 
     async def _count(

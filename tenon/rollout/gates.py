@@ -83,6 +83,19 @@ def overall(results: Iterable[GateResult]) -> GateVerdict:
     return GateVerdict.PASS
 
 
+@dataclass(frozen=True, slots=True)
+class NodeStarts:
+    """How nodes of the new version start."""
+
+    since: datetime | None = None
+    """Since when they are being started and none became initialized; None if none is being started."""
+    refusal: str = ""
+    """Why the last launch failed, in EC2's words; empty if it did not."""
+
+
+NO_STARTS = NodeStarts()
+
+
 def judge(
     gates: RolloutGates,
     new: Sequence[NodeEvidence],
@@ -92,8 +105,7 @@ def judge(
     *,
     before: NodesBefore | None = None,
     replaced_at: datetime | None = None,
-    starting_since: datetime | None = None,
-    refusal: str = "",
+    starts: NodeStarts = NO_STARTS,
 ) -> list[GateResult]:
     """Return what every gate says.
 
@@ -105,11 +117,10 @@ def judge(
         now: the time.
         before: what the nodes were like before the first wave.
         replaced_at: when the last node of the wave was replaced. Pods that arrive later do not hold it up.
-        starting_since: since when nodes of the new version are being started and none became initialized.
-        refusal: why the last launch of the new version failed, in EC2's words; empty if it did not.
+        starts: how nodes of the new version start.
     """
     before = before or NodesBefore()
-    results = [_initialized(gates, new, now, starting_since, refusal), _pods_ready(gates, new, replaced_at, now)]
+    results = [_initialized(gates, new, now, starts), _pods_ready(gates, new, replaced_at, now)]
     if gates.restarts != "Ignore":
         results.append(_restarts(new, old, before))
     if gates.node_conditions != "Ignore":
@@ -118,21 +129,19 @@ def judge(
     return results
 
 
-def _initialized(
-    gates: RolloutGates, new: Sequence[NodeEvidence], now: datetime, starting_since: datetime | None, refusal: str
-) -> GateResult:
+def _initialized(gates: RolloutGates, new: Sequence[NodeEvidence], now: datetime, starts: NodeStarts) -> GateResult:
     """A node that does not start is deleted after some minutes and another one is launched, so each is young."""
     waiting = [node for node in new if not node.initialized]
-    why = f": {refusal}" if refusal else ""
+    why = f": {starts.refusal}" if starts.refusal else ""
     late = [node.claim for node in waiting if now - node.created > _length(gates.initialized_within)]
     if late:
         text = f"{first_few(sorted(late), _NAMED)} not initialized within {gates.initialized_within}{why}"
-        return GateResult("initialized", GateVerdict.FAIL, text)
-    if starting_since is not None and now - starting_since > _length(gates.initialized_within):
-        text = f"no new node initialized since {time_text(starting_since)}, within {gates.initialized_within}{why}"
-        return GateResult("initialized", GateVerdict.FAIL, text)
+        return GateResult("initialized", Verdict.FAIL, text)
+    if starts.since is not None and now - starts.since > _length(gates.initialized_within):
+        text = f"no new node initialized since {time_text(starts.since)}, within {gates.initialized_within}{why}"
+        return GateResult("initialized", Verdict.FAIL, text)
     text = f"{len(new) - len(waiting)} of {counted(len(new), 'new node')} initialized{why}"
-    return GateResult("initialized", GateVerdict.WAIT if waiting or refusal else GateVerdict.PASS, text)
+    return GateResult("initialized", Verdict.WAIT if waiting or starts.refusal else Verdict.PASS, text)
 
 
 def _pods_ready(

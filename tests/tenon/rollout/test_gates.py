@@ -9,7 +9,16 @@ import pytest
 
 from tenon.apis.noderollout import RolloutGates
 from tenon.messages.rollout import NodesBefore
-from tenon.rollout.gates import GateResult, GateVerdict, NodeEvidence, QueryAnswer, WaitingPod, judge, overall
+from tenon.rollout.gates import (
+    GateResult,
+    GateVerdict,
+    NodeEvidence,
+    NodeStarts,
+    QueryAnswer,
+    WaitingPod,
+    judge,
+    overall,
+)
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 QUERY = {"name": "errors", "address": "http://prometheus:9090", "query": "errors", "min": "0", "max": "0.5"}
@@ -124,7 +133,7 @@ def test_pods_that_arrive_after_the_wave_do_not_hold_it_up_unless_they_are_late(
 def started_in_vain(minutes: float, refusal: str = "", new: list[NodeEvidence] | None = None) -> GateResult:
     """What the first gate says if nodes are being started for so long, and none became initialized."""
     since = NOW - timedelta(minutes=minutes)
-    return judge(RolloutGates(), new or [], [], {}, NOW, starting_since=since, refusal=refusal)[0]
+    return judge(RolloutGates(), new or [], [], {}, NOW, starts=NodeStarts(since, refusal))[0]
 
 
 def test_a_version_that_ec2_never_launches_fails_with_ec2s_sentence() -> None:
