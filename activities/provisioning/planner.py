@@ -115,10 +115,17 @@ class BatchPlanner:
             decision = await self._decider.decide(plan_input.batch, part=RETRY_SECONDS)
         if decision is None:
             return result()
-        unavailable = self._refusals.unavailable()
+        return await self._carry_out(plan_input, decision, result)
+
+    async def _write(self, plan_input: PlanInput, decision: PlanDecision) -> Written:
+        """Write the NodeClaims of the plan.
+
+        Raises:
+            ApiError: the API server is not available. The events of the pods say it.
+        """
         try:
             with plan_phase("write", Phase.WRITE):
-                written = await write_claims(
+                return await write_claims(
                     self._kube,
                     decision.plan,
                     decision.pools,
@@ -131,6 +138,13 @@ class BatchPlanner:
             unwritten = decision.as_written(Written.nothing(decision.plan, error))
             await self._pod_events.publish(unwritten, filter(waits_for_node, decision.pods), (), decision.in_flight)
             raise
+
+    async def _carry_out(
+        self, plan_input: PlanInput, decision: PlanDecision, result: Callable[..., PlanResult]
+    ) -> PlanResult:
+        """Write the NodeClaims, and tell everyone what became of the pods. ``result``: makes the plan's result."""
+        unavailable = self._refusals.unavailable()
+        written = await self._write(plan_input, decision)
         plan, pods = decision.as_written(written), decision.pods
         await self._warm.start(plan.placements)
         self._record.write(plan_input, decision, plan, written)
