@@ -31,6 +31,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.messages.base import ClaimRef
 from tenon.messages.launch import (
     ClaimView,
+    Instance,
     LaunchRequest,
     LaunchWait,
     PrepareLaunchInput,
@@ -99,20 +100,7 @@ class LaunchPreparation:
         if earlier.lost and not view.deleting:
             return await give_up(Reason.INSTANCE_GONE, earlier.lost)
         if instance is not None:
-            await self._parts.claims.tag(prepare_input.claim, instance, view.node_name)
-            # An earlier workflow may have been terminated between tainting the node and deleting the claim.
-            if await cordon.withdraw(self._parts.kube, prepare_input.claim, view.node_name):
-                log.info(
-                    "The worker removed the disruption taint from a node",
-                    extra={"nodeclaim": prepare_input.claim.name, "node": view.node_name},
-                )
-            # An earlier workflow may also have been terminated before it bound the pods.
-            if view.initialized and await remove_startup_cordon_by_name(self._parts.kube, view.node_name):
-                log.info(
-                    "The worker removed a startup cordon",
-                    extra={"nodeclaim": prepare_input.claim.name, "node": view.node_name},
-                )
-            return PrepareLaunchResult(view=evolve(view, instance=instance))
+            return await self._continued(prepare_input.claim, instance, view)
         if view.deleting:
             return PrepareLaunchResult(view=view)
         if not await nodeclaims.ensure_claim_finalizer(self._parts.kube, prepare_input.claim, read_object=claim.body):
@@ -152,6 +140,20 @@ class LaunchPreparation:
             await self._parts.claims.record_attempt(prepare_input.claim, attempt)
         request = evolve(request, made_from=self._parts.claims.origin(node_class), group=group)
         return PrepareLaunchResult(view=view, request=request, attempt=attempt)
+
+    async def _continued(self, ref: ClaimRef, instance: Instance, view: ClaimView) -> PrepareLaunchResult:
+        """Go on with the instance of an earlier workflow, without what that one left on the node."""
+        await self._parts.claims.tag(ref, instance, view.node_name)
+        # It may have been terminated between tainting the node and deleting the claim.
+        if await cordon.withdraw(self._parts.kube, ref, view.node_name):
+            log.info(
+                "The worker removed the disruption taint from a node",
+                extra={"nodeclaim": ref.name, "node": view.node_name},
+            )
+        # It may also have been terminated before it bound the pods.
+        if view.initialized and await remove_startup_cordon_by_name(self._parts.kube, view.node_name):
+            log.info("The worker removed a startup cordon", extra={"nodeclaim": ref.name, "node": view.node_name})
+        return PrepareLaunchResult(view=evolve(view, instance=instance))
 
     async def _launched_before(
         self, claim: ClaimRecord, ref: ClaimRef, began: datetime, *, sent_before: bool = False
