@@ -42,17 +42,14 @@ class MoveMessages:
         replacements = [
             self._replacement(command, number, planned, ident) for number, planned in enumerate(command.replacements)
         ]
-        details = {candidate.node.claim: self._model.details[candidate.node.claim] for candidate in command.candidates}
         names = [replacement.name for replacement in replacements]
         return to_message(
             command,
             ident=ident,
             replacements=replacements,
-            pods={claim: detail.pods for claim, detail in details.items()},
-            prices={claim: detail.price for claim, detail in details.items()},
+            details=self._model.details,
             arrivals=arrivals_of(command, self._model, names, self._now),
             arriving_workloads=pods_sent(command, self._model, names),
-            surge=[pod_key for detail in details.values() for pod_key in detail.surges],
         )
 
     def _replacement(self, command: Command, number: int, planned: PlannedClaim, ident: str) -> Replacement:

@@ -45,8 +45,8 @@ def waiting(command: Command, model: ClusterModel, pools: Mapping[str, NodePool]
         name = f"{ident}-{number}"
         body = replacement_claim_body(planned, pools[planned.pool], name, ident, command.reason, Explanation())
         replacements.append(Replacement(name=name, pool=planned.pool, body=body))
-    pods = {candidate.node.claim: model.details[candidate.node.claim].pods for candidate in command.candidates}
-    return WaitingCommand(command, to_message(command, ident=ident, replacements=replacements, pods=pods), due)
+    message = to_message(command, ident=ident, replacements=replacements, details=model.details)
+    return WaitingCommand(command, message, due)
 
 
 def claims_of(commands: Iterable[WaitingCommand]) -> frozenset[str]:

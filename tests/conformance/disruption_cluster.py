@@ -162,11 +162,11 @@ class ClusterScenario(DescribedScenario):
     def _wrong_later(self, value: Situation, decision: Decision) -> Iterator[str]:
         assert value.model is not None
         (command,) = decision.commands
-        pods = {
-            candidate.node.claim: value.model.details[candidate.node.claim].pods for candidate in command.candidates
-        }
         message: DisruptionCommand = to_message(
-            command, ident="validated", replacements=[_replacement(claim) for claim in command.replacements], pods=pods
+            command,
+            ident="validated",
+            replacements=[_replacement(claim) for claim in command.replacements],
+            details=value.model.details,
         )
         for number, later in enumerate(self.then):
             declaration = _merged(self.cluster.model_dump(by_alias=True, exclude_unset=True), later.changes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from tenon.apis.noderepairpolicy import BUILT_IN
@@ -11,6 +11,7 @@ from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.commands.pod_mark import pod_mark
 from tenon.disruption.decision import Command
 from tenon.disruption.history.arrivals import arriving, counted, times_moved
+from tenon.disruption.nodes import NodeDetail
 from tenon.disruption.repair.decision import RepairDecision
 from tenon.kube.pod import Pod
 from tenon.messages.command_approval import AwaitsApproval
@@ -40,11 +41,9 @@ def to_message(
     *,
     ident: str = "",
     replacements: Sequence[Replacement] = (),
-    pods: Mapping[str, Sequence[Pod]] | None = None,
-    prices: Mapping[str, float] | None = None,
+    details: Mapping[str, NodeDetail] | None = None,
     arrivals: Mapping[str, Mapping[str, int]] | None = None,
     arriving_workloads: Mapping[str, Mapping[str, int]] | None = None,
-    surge: Iterable[str] = (),
 ) -> DisruptionCommand:
     """Return the command's message.
 
@@ -52,24 +51,27 @@ def to_message(
         command: the command.
         ident: its ID; by default `new_command_id`, so that a retry is not a second command.
         replacements: the NodeClaims of its replacements.
-        pods: by NodeClaim name, the pods that it moves from there.
-        prices: by NodeClaim name, dollars an hour of its offering.
+        details: by NodeClaim, what is known of its nodes, if it moves pods. It may have more nodes.
         arrivals: what `arrivals_of` says.
         arriving_workloads: what `pods_sent` says.
-        surge: the Deployments that start their new pod first.
     """
-    moved, known_prices = pods or {}, prices or {}
+    own_details = {
+        candidate.node.claim: detail
+        for candidate in command.candidates
+        if (detail := (details or {}).get(candidate.node.claim)) is not None
+    }
     candidates = [
         DisruptionCandidate(
             claim=candidate.node.claim,
             uid=candidate.node.uid,
             pool=candidate.node.pool,
             since=candidate.since,
-            pods=[pod_mark(pod.uid) for pod in moved.get(candidate.node.claim, ())],
-            price=known_prices.get(candidate.node.claim, 0.0),
+            pods=[pod_mark(pod.uid) for pod in detail.pods] if detail is not None else [],
+            price=detail.price if detail is not None else 0.0,
             node=candidate.node.node,
         )
         for candidate in command.candidates
+        for detail in (own_details.get(candidate.node.claim),)
     ]
     return DisruptionCommand(
         id=ident or new_command_id(command),
@@ -81,9 +83,9 @@ def to_message(
         consolidation_type=command.consolidation_type,
         replacements=list(replacements),
         predicted=round(command.expected, 6),
-        pods=sum(len(moved_pods) for moved_pods in moved.values()),
+        pods=sum(len(detail.pods) for detail in own_details.values()),
         existing_nodes=sum(map(bool, command.destinations.values())),
-        surge=sorted(set(surge)),
+        surge=sorted({pod_key for detail in own_details.values() for pod_key in detail.surges}),
         explanation=list(command.explanation),
         arrivals={claim: dict(times) for claim, times in (arrivals or {}).items()},
         arriving_workloads={claim: dict(pods) for claim, pods in (arriving_workloads or {}).items()},

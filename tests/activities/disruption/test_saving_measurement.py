@@ -25,7 +25,7 @@ async def test_a_replacement_that_a_savings_plan_covers_costs_nothing_in_what_wa
         command("a", "b", expected=0.2),
         ident="x",
         replacements=[Replacement(name="new", pool="default", body={})],
-        prices={"a": 0.1, "b": 0.1},
+        details=at.view.details,
     )
     (saving,) = (await at.savings.measure(measuring(disruption_command))).pools.values()
     assert saving.reached == pytest.approx(0.2, abs=1e-4)
@@ -75,7 +75,7 @@ async def test_wsh02_a_command_is_measured_at_the_prices_of_launched_offerings(
         command("a", "b", reason=reason, expected=0.16),
         ident="x",
         replacements=replacements,
-        prices={"a": 0.1, "b": 0.1},
+        details=at.view.details,
     )
     expected = {"default": MeasuredSaving(predicted=0.16, reached=0.1)}
     before, saved_before = reached_savings(), saved_dollars(reason)

@@ -32,8 +32,7 @@ def test_an_approved_command_takes_its_budget_and_current_replacements() -> None
     requirement = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": types}
     body = {"metadata": {}, "spec": {"requirements": [requirement]}}
     replacements = [Replacement(name="r", pool="default", body=body)]
-    pods = {claim: model.details[claim].pods for claim in nodes_of(command)}
-    message = to_message(command, replacements=replacements, pods=pods)
+    message = to_message(command, replacements=replacements, details=model.details)
     validation = validated(message, state)
     assert validation.why == ""
     assert validation.instead is not None
@@ -84,8 +83,7 @@ def approved_consolidation() -> DisruptionCommand:
     return to_message(
         command,
         replacements=[Replacement(name="r", pool="default", body=body)],
-        pods={"n0": state.model.details["n0"].pods},
-        prices={"n0": 0.384},
+        details=state.model.details,
     )
 
 
@@ -131,7 +129,7 @@ def test_an_approved_consolidation_that_only_moves_pods_keeps_its_plan() -> None
     (command,) = decided(state).commands
     assert (nodes_of(command), command.replacements) == (["spare"], ())
     assert state.model is not None
-    message = to_message(command, pods={"spare": state.model.details["spare"].pods})
+    message = to_message(command, details=state.model.details)
     assert validated(message, state) == Validation()
 
 
@@ -145,8 +143,8 @@ def test_an_approved_command_waits_for_the_end_of_a_freeze() -> None:
     """Nobody should have to approve it twice. Whatever else keeps a node still ends the command."""
     state = drifted_cluster(2, approve="Drifted", budgets=[{"nodes": "1"}])
     (command,) = decided(state).commands
-    pods = {claim: state.model.details[claim].pods for claim in nodes_of(command)} if state.model is not None else {}
-    message = to_message(command, pods=pods)
+    assert state.model is not None
+    message = to_message(command, details=state.model.details)
     validation = validated(message, frozen(state))
     assert validation.is_full
     assert "is frozen by DisruptionFreeze release until it is deleted" in validation.why

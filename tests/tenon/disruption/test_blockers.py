@@ -52,9 +52,7 @@ def commands(state: Situation) -> Mapping[str, DisruptionCommand]:
     assert state.model is not None
     details = state.model.details
     return {
-        candidate.node.claim: to_message(
-            command, ident="c", pods={candidate.node.claim: details[candidate.node.claim].pods}
-        )
+        candidate.node.claim: to_message(command, ident="c", details=details)
         for command in decide(state, (*METHODS, *moving_methods(never))).commands
         for candidate in command.candidates
     }

@@ -65,9 +65,7 @@ def the_command(cluster_situation: Situation) -> Command:
 def message(**changes: object) -> DisruptionCommand:
     cluster_situation = full()
     assert cluster_situation.model is not None
-    return evolve(
-        to_message(the_command(cluster_situation), pods={"a": cluster_situation.model.details["a"].pods}), **changes
-    )
+    return evolve(to_message(the_command(cluster_situation), details=cluster_situation.model.details), **changes)
 
 
 def test_n15_192_the_message_records_what_is_intended_before_the_node_leaves() -> None:

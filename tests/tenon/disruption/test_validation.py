@@ -32,7 +32,7 @@ def deletion() -> DisruptionCommand:
     assert observations.model is not None
     (command,) = decide(observations, [Consolidation()]).commands
     assert ([candidate.node.claim for candidate in command.candidates], command.replacements) == (["spare"], ())
-    return to_message(command, ident="underutilized-1", pods={"spare": observations.model.details["spare"].pods})
+    return to_message(command, ident="underutilized-1", details=observations.model.details)
 
 
 def test_dis46_a_command_on_a_cluster_that_did_not_change_holds() -> None:
@@ -154,7 +154,7 @@ def drift_of(described: Cluster) -> DisruptionCommand:
     assert observations.model is not None
     (command,) = decide(observations, [Drift()]).commands
     assert ([candidate.node.claim for candidate in command.candidates], command.replacements) == (["spare"], ())
-    return to_message(command, ident="drifted-1", pods={"spare": observations.model.details["spare"].pods})
+    return to_message(command, ident="drifted-1", details=observations.model.details)
 
 
 def test_dis03_a_drift_command_whose_room_is_gone_takes_the_new_nodes_that_its_pods_need_now() -> None:
