@@ -130,7 +130,7 @@ def disruption_of(
 
 
 def _situation_after(
-    view: PlanningView, plan: Plan, question: Question, now: datetime, open_commands: Mapping[str, OpenCommand]
+    view: PlanningView, plan: Plan, question: PlanQuestion, now: datetime, open_commands: Mapping[str, OpenCommand]
 ) -> Situation:
     """The situation, without repair, once the plan is carried out."""
     managed = view.managed_nodes()

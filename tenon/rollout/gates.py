@@ -136,12 +136,12 @@ def _initialized(gates: RolloutGates, new: Sequence[NodeEvidence], now: datetime
     late = [node.claim for node in waiting if now - node.created > _length(gates.initialized_within)]
     if late:
         text = f"{first_few(sorted(late), _NAMED)} not initialized within {gates.initialized_within}{why}"
-        return GateResult("initialized", Verdict.FAIL, text)
+        return GateResult("initialized", GateVerdict.FAIL, text)
     if starts.since is not None and now - starts.since > _length(gates.initialized_within):
         text = f"no new node initialized since {time_text(starts.since)}, within {gates.initialized_within}{why}"
-        return GateResult("initialized", Verdict.FAIL, text)
+        return GateResult("initialized", GateVerdict.FAIL, text)
     text = f"{len(new) - len(waiting)} of {counted(len(new), 'new node')} initialized{why}"
-    return GateResult("initialized", Verdict.WAIT if waiting or starts.refusal else Verdict.PASS, text)
+    return GateResult("initialized", GateVerdict.WAIT if waiting or starts.refusal else GateVerdict.PASS, text)
 
 
 def _pods_ready(
