@@ -19,7 +19,7 @@ from temporalio.service import RPCError
 
 from activities.kubernetes.bounded_concurrency import bounded
 from tenon.apis.reasons import camel_case
-from tenon.fleet.summary import OpenCommand
+from tenon.fleet.summary import CommandSummary
 from tenon.kube.timestamps import time_text
 from tenon.messages.command_steps import CommandProgress, DisruptInput
 from tenon.messages.disruption import DisruptionCommand, DisruptResult
@@ -64,9 +64,9 @@ class CommandView:
     awaits_approval: bool = False
 
 
-def open_command(view: CommandView) -> OpenCommand:
+def open_command(view: CommandView) -> CommandSummary:
     """Return a command under way as views of all nodes have it."""
-    return OpenCommand(
+    return CommandSummary(
         id=view.id,
         reason=camel_case(view.reason),
         nodes=view.nodes,

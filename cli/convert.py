@@ -23,7 +23,7 @@ from cli.converting.node_groups import (
     read_descriptions,
 )
 from cli.simulating.files import NAME_OF_STANDARD_INPUT, Filenames, read_named_texts, read_texts
-from tenon.manifests.converting import Output, Part, convert, joined
+from tenon.manifests.converting import ConvertedManifests, ConvertedObject, convert, joined
 from tenon.manifests.documents import Diagnostic
 from tenon.manifests.faults import ManifestError, Source, one_line
 
@@ -121,18 +121,18 @@ def _convert_node_groups(files: Sequence[str], cluster: str | None, region: str 
     _stop([*map(str, faults), *map(one_line, faults_of(groups))])
 
 
-def _is_nothing(form: Form, parts: Sequence[Part]) -> bool:
+def _is_nothing(form: Form, parts: Sequence[ConvertedObject]) -> bool:
     return not any(part.body is not None or form is Form.yaml for part in parts)
 
 
-def _written(form: Form, parts: Sequence[Part]) -> str:
+def _written(form: Form, parts: Sequence[ConvertedObject]) -> str:
     if form is Form.yaml:
         return joined(parts)
     items = [part.body for part in parts if part.body is not None]
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=2, ensure_ascii=False) + "\n"
 
 
-def _write(form: Form, folder: Path, files: Mapping[str, Sequence[Part]]) -> list[ManifestError]:
+def _write(form: Form, folder: Path, files: Mapping[str, Sequence[ConvertedObject]]) -> list[ManifestError]:
     """Write the files and return a fault for each one that cannot be written. No input is overwritten."""
     faults = []
     inputs = [Path(name) for name in files if Path(name).exists()]
@@ -163,7 +163,7 @@ def _write(form: Form, folder: Path, files: Mapping[str, Sequence[Part]]) -> lis
     return faults
 
 
-def _print_notes(converted: Output) -> None:
+def _print_notes(converted: ConvertedManifests) -> None:
     """Print the notes that YAML output contains as comments."""
     for parts in converted.files.values():
         for part in parts:

@@ -20,7 +20,7 @@ from cli.application import create_app, examples
 from cli.console import output_console
 from cli.context import ContextError, resolve, worker_of_sandbox
 from cli.cost_view.reading import CostReading
-from cli.cost_view.report import Report, row_documents, to_document
+from cli.cost_view.report import CostReport, row_documents, to_document
 from cli.cost_view.table import lines_below, table
 from cli.cost_view.window import CostError, read_window
 from cli.record_source import RecordError, RecordOption, chosen_record, open_record
@@ -108,7 +108,7 @@ def _write(path: Path, text: str) -> None:
         raise CostError(f"{path} cannot be written: {error.strerror}.") from None
 
 
-def _print(report: Report, output: str) -> None:
+def _print(report: CostReport, output: str) -> None:
     if output == "json":
         print(json.dumps(to_document(report), indent=2))
         return

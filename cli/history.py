@@ -68,7 +68,7 @@ class HistoryError(TenonError):
 
 
 @dataclass
-class Window:
+class HistoryWindow:
     """The time that was asked for."""
 
     since: datetime
@@ -77,7 +77,7 @@ class Window:
 
 
 @dataclass
-class Sources:
+class HistorySources:
     """Where entries come from, and what of it is missing."""
 
     record: RecordSource | None = None
@@ -88,11 +88,11 @@ class Sources:
     left_out: int = 0
     """The ends of NodeClaims without an instance that match, and are not shown."""
 
-    def entries(self, window: Window) -> Iterator[Entry]:
+    def entries(self, window: HistoryWindow) -> Iterator[Entry]:
         """Yield what is recorded, then what only Temporal has; each once."""
         return distinct(chain(self._recorded(window), self.workflows))
 
-    def _recorded(self, window: Window) -> Iterator[Entry]:
+    def _recorded(self, window: HistoryWindow) -> Iterator[Entry]:
         if self.record is None:
             return
         for entry in self.record.entries(window.since, window.until):
@@ -135,7 +135,9 @@ def history(
     """
     try:
         now = utc_now()
-        window = Window(instant_of(since, now), instant_of(until, now) if until else now + timedelta(minutes=1), now)
+        window = HistoryWindow(
+            instant_of(since, now), instant_of(until, now) if until else now + timedelta(minutes=1), now
+        )
         question = EntryQuery(name or "", frozenset(kind or ()), reason, pool, unlaunched)
         sources, newest = asyncio.run(_collect(question, window, cluster, record, limit))
     except (HistoryError, RecordError, AmbiguousNameError, ValueError) as error:
@@ -157,8 +159,8 @@ def history(
 
 
 async def _collect(
-    question: EntryQuery, window: Window, cluster: str | None, record: str | None, limit: int
-) -> tuple[Sources, list[Entry]]:
+    question: EntryQuery, window: HistoryWindow, cluster: str | None, record: str | None, limit: int
+) -> tuple[HistorySources, list[Entry]]:
     """The newest entries in the order of time, and where they come from.
 
     Raises:
@@ -170,7 +172,7 @@ async def _collect(
         context = None
     if context is not None:
         context.apply()
-    sources = Sources()
+    sources = HistorySources()
     place = chosen_record(record)
     if place:
         sources.record = open_record(place, context.cluster if context is not None else "")
@@ -227,7 +229,11 @@ async def _in_temporal(name: str, context: Context | None) -> set[str]:
 
 
 async def _read_temporal(
-    sources: Sources, question: EntryQuery, subject: Subject | None, window: Window, context: Context | None
+    sources: HistorySources,
+    question: EntryQuery,
+    subject: Subject | None,
+    window: HistoryWindow,
+    context: Context | None,
 ) -> None:
     """Add what Temporal still has, and say what it does not have.
 
@@ -263,7 +269,7 @@ async def _read_temporal(
 
 
 async def _history_of_workflows(
-    question: EntryQuery, subject: Subject | None, window: Window, context: Context
+    question: EntryQuery, subject: Subject | None, window: HistoryWindow, context: Context
 ) -> WorkflowHistory:
     from temporalio.service import RPCError
 

@@ -38,7 +38,7 @@ class PoolView:
 
 
 @dataclass(frozen=True, slots=True)
-class RolloutView:
+class RolloutStatus:
     """A NodeRollout, and how far it is."""
 
     name: str
@@ -56,11 +56,11 @@ class RolloutView:
         return f"{pool.wave}/{len(self.spec.strategy.waves)}" if self.spec is not None else str(pool.wave)
 
 
-def view_of_body(body: Mapping[str, Any]) -> RolloutView:
+def view_of_body(body: Mapping[str, Any]) -> RolloutStatus:
     """Read a NodeRollout. The status is read without its model, so that what a later release wrote is shown."""
     rollout, problems = parse(NodeRollout, {**body, "status": {}})
     rows = (body.get("status") or {}).get("nodePools") or ()
-    return RolloutView(
+    return RolloutStatus(
         name=str(body["metadata"]["name"]),
         spec=rollout.spec if rollout is not None else None,
         spec_problem=str(problems[0]) if problems else "",

@@ -38,7 +38,7 @@ from tenon.money import dollars
 from tenon.resources import format_resources
 from tenon.schedule.desired import PoolDemand, desired
 from tenon.schedule.node_pools import in_words
-from tenon.schedule.week import Running
+from tenon.schedule.week import PoolNow
 
 app = create_app(help="Show what NodeSchedules ask for.")
 
@@ -57,7 +57,7 @@ class Reading:
 
     schedules: list[NodeSchedule] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    running: dict[str, Running] = field(default_factory=dict)
+    running: dict[str, PoolNow] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def add(self, body: dict[str, Any]) -> None:
@@ -217,8 +217,8 @@ async def _of_cluster(from_files: Sequence[dict[str, Any]], *, with_prices: bool
     reading.notes += prices.notes
     for node in priced_nodes(cluster, prices)[0]:
         if node.price is not None:
-            before = reading.running.get(node.pool, Running(0, 0.0))
-            reading.running[node.pool] = Running(before.nodes + 1, before.price + dollars(node.price))
+            before = reading.running.get(node.pool, PoolNow(0, 0.0))
+            reading.running[node.pool] = PoolNow(before.nodes + 1, before.price + dollars(node.price))
     return reading
 
 

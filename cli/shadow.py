@@ -27,10 +27,10 @@ from cli.shadowing.inputs import Inputs, InputsError, read_inputs
 from cli.shadowing.metrics import ShadowMetrics
 from cli.shadowing.observed import ObservedCluster, read_only_client
 from cli.shadowing.pricing import REFRESH_SECONDS, priced, region_and_zones
-from cli.shadowing.readable import UnreadableError, require_readable
+from cli.shadowing.readable import UnreadableClusterError, require_readable
 from cli.shadowing.reporting import Reporter
 from cli.shadowing.shadow import TICK_SECONDS, Shadow
-from cli.shadowing.store import Store, StoreError
+from cli.shadowing.store import ShadowFile, StoreError
 from cli.shadowing.table import fitting, show
 from cli.shadowing.warning_lines import shown_warnings
 from cli.simulating.files import Filenames
@@ -119,7 +119,7 @@ def shadow(
         PriceTableError,
         StoreError,
         ShadowError,
-        UnreadableError,
+        UnreadableClusterError,
         ValueError,
         OSError,
     ) as error:
@@ -142,7 +142,7 @@ def _print(report: Document, output: Form) -> None:
 def _last_report(state: Path) -> Document:
     if not state.is_file():
         raise StoreError(f"{state} does not exist: --state names the file of a tenon shadow that runs or ran")
-    store = Store(state)
+    store = ShadowFile(state)
     text = store.report()
     store.close()
     if text is None:
@@ -175,7 +175,7 @@ async def _watch(inputs: Inputs, state: Path, options: _Options) -> ShadowReport
         observed = ObservedCluster(kube, inputs, time.time)
         await require_readable(kube, observed.cache.required_resources)
         # Not before, so that no file is left if nothing can be read.
-        with closing(Store(state, exclusive=True)) as store:
+        with closing(ShadowFile(state, exclusive=True)) as store:
             return await _run(Shadow(observed, inputs, store, await _cluster_uid(kube)), options)
     finally:
         await kube.close()

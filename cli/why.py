@@ -25,7 +25,7 @@ from cli.why_reading.questions import Sources
 from cli.why_reading.record import RecordReader
 from cli.why_reading.temporal import TemporalReader
 from tenon.kube.node_names import AmbiguousNameError
-from tenon.record.why.answer import Answer, Consulted, Line, Source, to_document
+from tenon.record.why.answer import Answer, Consulted, FactSource, Line, to_document
 from tenon.record.why.node import why_node
 from tenon.record.why.node_life import NodeSources
 from tenon.record.why.pod import PodSources, needs_simulation, why_pod
@@ -159,8 +159,8 @@ def simulate_pod(sources: PodSources) -> tuple[PodSources, Consulted]:
     try:
         document = simulated(SimulationInput([], live=True)).document
     except InputError as error:
-        return sources, Consulted(Source.SIMULATION, str(error.faults[0]))
-    outcome = Consulted(Source.SIMULATION, "the pending pods were planned, because no other source says why")
+        return sources, Consulted(FactSource.SIMULATION, str(error.faults[0]))
+    outcome = Consulted(FactSource.SIMULATION, "the pending pods were planned, because no other source says why")
     for entry in document["unschedulable"]:
         if entry["pod"] == sources.key:
             return replace(sources, simulated_reason=reason_of(entry)), outcome

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread, scheduler_config
-from tenon.manifests.yaml_scalars import UnreadableError
+from tenon.manifests.yaml_scalars import UnreadableDocumentError
 from tenon.manifests.yaml_values import read_documents
 
 MAX_SIZE = 2**20
@@ -41,7 +41,7 @@ def default_spread(text: str) -> DefaultSpread:
 def _document(text: str) -> Any:
     documents = [value for _, value in read_documents(text) if value is not None]
     for value in documents:
-        if isinstance(value, UnreadableError):
+        if isinstance(value, UnreadableDocumentError):
             raise ValueError(str(value))
     if len(documents) > 1:
         raise ValueError(f"it holds {len(documents)} documents: keep one")

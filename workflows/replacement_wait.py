@@ -18,8 +18,8 @@ with workflow.unsafe.imports_passed_through():
         GIVEN_UP_PAUSE,
         LISTED_FOR,
         REPORT_EVERY,
-        Outcome,
-        Wait,
+        ReplacementCheck,
+        ReplacementOutcome,
         is_idle,
         judge,
         pause_before,
@@ -57,7 +57,7 @@ class ReplacementWait:
                 reported = await self._report_awaited(awaited)
             wait = judge(command, awaited, replacements, now)
             if run.cancelled and wait.outcome is None:
-                wait = Wait(Outcome.CANCELLED, run.cancellation())
+                wait = ReplacementCheck(ReplacementOutcome.CANCELLED, run.cancellation())
             if wait.outcome is not None:
                 return await self._settle(awaited, replacements, wait.outcome, wait.text)
             idle_since = (awaited.idle_since or now) if is_idle(command, replacements) else None
@@ -86,7 +86,7 @@ class ReplacementWait:
             return FoundReplacements(leaving=self._run.claim_names() if awaited.gone_at is None else [], waiting_pods=1)
 
     async def _settle(
-        self, awaited: AwaitedReplacement, replacements: FoundReplacements, outcome: Outcome, text: str
+        self, awaited: AwaitedReplacement, replacements: FoundReplacements, outcome: ReplacementOutcome, text: str
     ) -> DisruptResult:
         """Say what became of the replacement, and let budgets count the cluster as it is."""
         self._run.record(text)
@@ -101,7 +101,7 @@ class ReplacementWait:
             seconds=gone_for.total_seconds(),
         )
         await self._run.execute(ActivityName.SETTLE_REPLACEMENTS, settle_input, StepResult)
-        if outcome is Outcome.GIVEN_UP:
+        if outcome is ReplacementOutcome.GIVEN_UP:
             await self._report_awaited(awaited, GIVEN_UP_PAUSE)
         else:
             await self._run.report("replaced", self._run.claim_names())

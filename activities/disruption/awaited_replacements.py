@@ -25,7 +25,7 @@ from activities.node.nodes import pods_on
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim
 from tenon.apis.reasons import snake_case
-from tenon.disruption.commands.awaited_replacements import Outcome
+from tenon.disruption.commands.awaited_replacements import ReplacementOutcome
 from tenon.disruption.history.arrivals import workload_mark
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
@@ -45,10 +45,10 @@ from tenon.sentences import counted
 log = loggers.DISRUPTION
 
 EVENTS = {
-    Outcome.REPLACED: EventReason.REPLACEMENT_RUNNING,
-    Outcome.UNNEEDED: EventReason.REPLACEMENT_NOT_NEEDED,
-    Outcome.GIVEN_UP: EventReason.REPLACEMENT_MISSING,
-    Outcome.CANCELLED: EventReason.REPLACEMENT_NOT_AWAITED,
+    ReplacementOutcome.REPLACED: EventReason.REPLACEMENT_RUNNING,
+    ReplacementOutcome.UNNEEDED: EventReason.REPLACEMENT_NOT_NEEDED,
+    ReplacementOutcome.GIVEN_UP: EventReason.REPLACEMENT_MISSING,
+    ReplacementOutcome.CANCELLED: EventReason.REPLACEMENT_NOT_AWAITED,
 }
 """The event on the NodePool when a command no longer waits."""
 
@@ -141,12 +141,12 @@ class AwaitedReplacementActivities:
     @activity.defn(name=ActivityName.SETTLE_REPLACEMENTS)
     async def settle(self, settle_input: SettleReplacementsInput) -> StepResult:
         """Free the marked NodeClaims, and say what became of the replacement: in an event, a metric and the log."""
-        command, outcome = settle_input.command, Outcome(settle_input.outcome)
+        command, outcome = settle_input.command, ReplacementOutcome(settle_input.outcome)
         for name in settle_input.claims:
             body = await self._kube.get(NODECLAIMS, name)
             if body is not None:
                 await self._free(ClaimRecord.of(body), command)
-        is_missing = outcome is Outcome.GIVEN_UP
+        is_missing = outcome is ReplacementOutcome.GIVEN_UP
         for candidate in command.candidates:
             series = (candidate.pool, snake_case(command.reason), outcome.value)
             metrics.REPLACEMENT_WAIT_SECONDS.labels(*series).observe(settle_input.seconds)

@@ -10,7 +10,7 @@ from typing import Any
 from activities.ec2.client import Ec2
 from activities.ec2.errors import translated
 from tenon.apis import labels
-from tenon.ec2.commitments.coverage import AccountCommitments, Running, allowed_commitments
+from tenon.ec2.commitments.coverage import AccountCommitments, RunningInstance, allowed_commitments
 from tenon.ec2.commitments.purchases import ACTIVE, LINUX, PLAN_KINDS, reserved_instances, savings_plan
 from tenon.scheduling.model import Commitment
 
@@ -109,7 +109,7 @@ class AccountCommitmentsReader:
                     return
                 request["nextToken"] = answer["nextToken"]
 
-    def _running(self) -> Iterator[Running]:
+    def _running(self) -> Iterator[RunningInstance]:
         with translated("DescribeInstances"):
             pages = self._clients.ec2.get_paginator("describe_instances").paginate(
                 Filters=[{"Name": "instance-state-name", "Values": ALIVE}], PaginationConfig={"PageSize": PAGE}
@@ -122,7 +122,7 @@ class AccountCommitmentsReader:
                         for key in tags
                         if key.startswith(labels.TAG_OWNED_PREFIX)
                     )
-                    yield Running(
+                    yield RunningInstance(
                         instance["InstanceId"],
                         instance["InstanceType"],
                         instance["Placement"]["AvailabilityZone"],

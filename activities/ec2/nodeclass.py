@@ -22,7 +22,7 @@ from tenon.apis.conditions import READY, VALIDATION_SUCCEEDED, get_condition, is
 from tenon.apis.ec2nodeclass import AMI, EC2NodeClass, EC2NodeClassStatus, PlacementGroup, SecurityGroup, Subnet
 from tenon.ec2.families.amis import UnsupportedAliasError
 from tenon.ec2.families.cluster import Cluster
-from tenon.ec2.nodeclass.status import PASSED, CheckResult, Resolved, ami, new_status
+from tenon.ec2.nodeclass.status import PASSED, CheckResult, ResolvedNodeClass, ami, new_status
 from tenon.ec2.refusals.errors import PLACEMENT_GROUP_UNKNOWN
 from tenon.ec2.types.placement_groups import group_of
 
@@ -210,7 +210,7 @@ class NodeClassResolver:
         expressions_result, expressions_refused = lookup.part(
             VALIDATION_SUCCEEDED, lambda: self._check_gated(node_class), PASSED
         )
-        resolved = Resolved(
+        resolved = ResolvedNodeClass(
             subnets=subnets,
             subnets_result=subnets_refused,
             security_groups=groups,

@@ -36,21 +36,21 @@ _SENT = "tenon_sent"
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class BucketShare:
     """The part of a bucket that one process uses: calls per second, and the burst of calls after a quiet period."""
 
     rate: float
     burst: float
 
 
-CHANGES = Share(2.5, 25)
-READS = Share(8, 40)
-TAGS = Share(4, 40)
-INSTANCE_READS = Share(1, 1)
+CHANGES = BucketShare(2.5, 25)
+READS = BucketShare(8, 40)
+TAGS = BucketShare(4, 40)
+INSTANCE_READS = BucketShare(1, 1)
 """The share of DescribeInstances. `request_batching` spaces requests, and this share spaces their pages and retries."""
 
 
-def share_of(action: str) -> Share:
+def share_of(action: str) -> BucketShare:
     """The share of an action's bucket that one process uses."""
     if action == "DescribeInstances":
         return INSTANCE_READS
@@ -71,7 +71,7 @@ class Throttling:
 class TokenBucket:
     """The token bucket and the pause of one action."""
 
-    def __init__(self, share: Share, now: float) -> None:
+    def __init__(self, share: BucketShare, now: float) -> None:
         self._share = share
         self._tokens = share.burst
         self._since = now

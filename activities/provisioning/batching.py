@@ -63,7 +63,7 @@ CLOSES_WITHIN = 50.0
 (`workflows/options.py`), so the wait is shorter if batches may last longer than this."""
 
 
-class Window(NamedTuple):
+class BatchWindow(NamedTuple):
     """How long a batch stays open, in seconds: ``idle`` without a new pod, ``longest`` in total.
 
     The process that collects the pods sets it, because the workflow outlives changes of the settings.
@@ -82,7 +82,7 @@ class Batcher:
         now: Callable[[], datetime] = utc_now,
         buffers: BufferRoom | None = None,
         *,
-        window: Window,
+        window: BatchWindow,
         refusals: LaunchRefusals | None = None,
     ) -> None:
         """``buffers``: what CapacityBuffers request. A buffer without room needs a decision like a pod.

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from tenon.kube.pod import Pod
-from tenon.provisioning.buffer_status import Room
+from tenon.provisioning.buffer_status import BufferSimulation
 from tenon.provisioning.solving import buffer_pods
 from tenon.resources import Resources, add
 from tenon.scheduling.model import Plan
@@ -27,7 +27,7 @@ class BufferRoom:
         self._simulated = not awaited
         self._requests: Mapping[str, Resources] = {}
         self._lacking: tuple[str, ...] = ()
-        self._rooms: dict[str, Room] = {}
+        self._rooms: dict[str, BufferSimulation] = {}
         self.simulations = 0
         """The number of simulations so far. A simulation that started earlier uses it to detect that it is outdated."""
 
@@ -73,7 +73,7 @@ class BufferRoom:
         if not bought:
             refused = {key: self._rooms[key].refused for key in refused if key in self._rooms}
         self._rooms = {
-            key: Room(nodes_by_buffer[key], starting_nodes[key], refused.get(key, ""))
+            key: BufferSimulation(nodes_by_buffer[key], starting_nodes[key], refused.get(key, ""))
             for key in buffer_pods(list(self._pods.values()))
         }
         self._requests = requests
@@ -93,6 +93,6 @@ class BufferRoom:
         """What the pods of buffers request on each of these Nodes and NodeClaims."""
         return self._requests if self._pods else {}
 
-    def rooms(self) -> Mapping[str, Room]:
+    def rooms(self) -> Mapping[str, BufferSimulation]:
         """Buffer (``namespace/name``) to the room that the last simulation found for it."""
         return self._rooms

@@ -19,8 +19,8 @@ from cli.cost_view.current_nodes import (
     prices_of,
     read_cluster,
 )
-from cli.cost_view.report import Report
-from cli.cost_view.window import CostError, Window
+from cli.cost_view.report import CostReport
+from cli.cost_view.window import CostError, CostWindow
 from cli.record_source import RecordSource
 from tenon.cost.attribution import Attribution, Measurement, attribute, measurement_of
 from tenon.cost.bill import Bill, Lifetime, bill_of
@@ -63,7 +63,7 @@ class CostReading:
         self._region = ""
         self._attribute = partial(attribute, measurements=())
 
-    def of_now(self) -> Report:
+    def of_now(self) -> CostReport:
         """Return the cost of an hour."""
         cluster, nodes, _, notes = self._current()
         recent = self._recent_entries(cluster.read_at)
@@ -72,7 +72,7 @@ class CostReading:
         if bounded_entry is None:
             why = "no record is named" if self._source is None else "the record has none of the last two hours"
             notes.append(NO_BOUND.format(record=why))
-        return Report(
+        return CostReport(
             grouping=self._grouping,
             rows=grouped(charges, self._grouping),
             until=cluster.read_at,
@@ -84,7 +84,7 @@ class CostReading:
             notes=notes,
         )
 
-    def of_window(self, window: Window) -> Report:
+    def of_window(self, window: CostWindow) -> CostReport:
         """Return the cost of a window.
 
         Raises:
@@ -123,7 +123,7 @@ class CostReading:
         attribution = attribute(lifetimes, measurements, window.since, window.until, current_weights)
         by_instance = charges_by_instance(lifetimes, lambda lifetime: lifetime.cost(window.since, window.until))
         notes += _notes_of_window(self._bill, attribution, window, has_current=current_weights is not None)
-        return Report(
+        return CostReport(
             grouping=self._grouping,
             rows=grouped(self._charges(by_instance, attribution, cluster), self._grouping),
             until=window.until,
@@ -136,7 +136,7 @@ class CostReading:
             notes=notes,
         )
 
-    def focus_rows(self, window: Window, billing_account: str) -> Iterator[dict[str, str]]:
+    def focus_rows(self, window: CostWindow, billing_account: str) -> Iterator[dict[str, str]]:
         """Yield the rows of the window in the FOCUS format. `of_window` has read it."""
         currency = "CNY" if self._region.startswith("cn-") else "USD"
         account = BillingAccount(billing_account, self._name or "cluster", self._region, currency)
@@ -207,7 +207,7 @@ def _mean(bounds: Sequence[tuple[float, float]], window_seconds: float) -> float
     return sum(seconds * bound for seconds, bound in bounds) / known_seconds
 
 
-def _ran_in(lifetime: Lifetime, window: Window) -> bool:
+def _ran_in(lifetime: Lifetime, window: CostWindow) -> bool:
     return lifetime.launched_at < window.until and (lifetime.ended_at is None or lifetime.ended_at > window.since)
 
 
@@ -221,7 +221,7 @@ def _weights(charges: Sequence[Charge]) -> dict[str, dict[Consumer, int]]:
     return weights
 
 
-def _notes_of_window(bill: Bill, attribution: Attribution, window: Window, *, has_current: bool) -> list[str]:
+def _notes_of_window(bill: Bill, attribution: Attribution, window: CostWindow, *, has_current: bool) -> list[str]:
     notes = []
     if bill.endless:
         notes.append(

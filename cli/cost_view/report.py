@@ -13,7 +13,7 @@ from tenon.money import HOURS_A_MONTH, dollars
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CostReport:
     """The rows, and what belongs to them."""
 
     grouping: Grouping
@@ -46,13 +46,13 @@ class Report:
         return (self.until - self.since).total_seconds() / 3600 if self.since is not None else 1.0
 
 
-def row_documents(report: Report) -> list[dict[str, Any]]:
+def row_documents(report: CostReport) -> list[dict[str, Any]]:
     """Return the rows as JSON. The names of fields are for scripts: they only gain members."""
     monthly = HOURS_A_MONTH if report.since is None else None
     return [row_document(row, report.total, monthly) for row in report.rows]
 
 
-def to_document(report: Report) -> dict[str, Any]:
+def to_document(report: CostReport) -> dict[str, Any]:
     """Return the report as JSON."""
     total = dollars(report.total)
     if report.since is None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.table import Table
 from rich.text import Text
 
-from cli.cost_view.report import Report
+from cli.cost_view.report import CostReport
 from cli.fleet_view.layout import append_bar
 from tenon.cost.rows import Dimension, share
 from tenon.cost.split import ConsumerKind
@@ -29,7 +29,7 @@ ROOM = 60
 """Characters that a line needs for all that is no bar."""
 
 
-def table(report: Report, width: int | None, *, is_wide: bool = False) -> Table:
+def table(report: CostReport, width: int | None, *, is_wide: bool = False) -> Table:
     """Return the rows and the total. Bars are only for a terminal, whose ``width`` is given."""
     kinds = [kind for kind in ConsumerKind if any(kind in row.parts for row in report.rows)] if is_wide else []
     bar = max(MIN_BAR, min(MAX_BAR, width - ROOM - 11 * len(kinds))) if width is not None else 0
@@ -57,7 +57,7 @@ def table(report: Report, width: int | None, *, is_wide: bool = False) -> Table:
     return lines
 
 
-def lines_below(report: Report) -> Iterator[str]:
+def lines_below(report: CostReport) -> Iterator[str]:
     """Yield what belongs to the table, a sentence a line."""
     if report.since is not None:
         yield f"From {time_text(report.since)} to {time_text(report.until)}: {_nodes(report)}."
@@ -73,7 +73,7 @@ def lines_below(report: Report) -> Iterator[str]:
         yield f"{note}."
 
 
-def _bound(report: Report) -> str:
+def _bound(report: CostReport) -> str:
     """Say how far the cost is above the least that any nodes could cost; empty if that is not known."""
     if report.lower_bound is None:
         return ""
@@ -83,12 +83,12 @@ def _bound(report: Report) -> str:
     return f"Lower bound{when}: any nodes for these pods cost at least {per_hour(report.lower_bound)}{times}"
 
 
-def _nodes(report: Report) -> str:
+def _nodes(report: CostReport) -> str:
     unpriced = f", {report.unpriced} without a price" if report.unpriced else ""
     return f"{counted(report.nodes, 'node')}{unpriced}; {report.spot_share:.0%} of the cost is for spot capacity"
 
 
-def _amounts(report: Report, amount: int) -> tuple[str, str]:
+def _amounts(report: CostReport, amount: int) -> tuple[str, str]:
     if report.since is None:
         return _money(amount), f"{dollars(amount) * HOURS_A_MONTH:,.2f}"
     return _money(amount), f"{dollars(amount) / report.hours:,.4f}" if report.hours else "-"

@@ -15,7 +15,7 @@ class CostError(TenonError):
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class CostWindow:
     """The time that is asked about."""
 
     since: datetime
@@ -24,7 +24,7 @@ class Window:
     """Whether it ends now."""
 
 
-def read_window(since: str | None, from_: str | None, to: str | None, now: datetime) -> Window | None:
+def read_window(since: str | None, from_: str | None, to: str | None, now: datetime) -> CostWindow | None:
     """Return the window that options name; None for now.
 
     Raises:
@@ -40,7 +40,7 @@ def read_window(since: str | None, from_: str | None, to: str | None, now: datet
     start = until - _duration(since) if since is not None else _time("--from", from_ or "")
     if not start < min(until, now):
         raise CostError(f"The window from {time_text(start)} to {time_text(until)} has no time in the past.")
-    return Window(start, min(until, now), is_now=until >= now)
+    return CostWindow(start, min(until, now), is_now=until >= now)
 
 
 def _duration(text: str) -> timedelta:

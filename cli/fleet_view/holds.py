@@ -10,7 +10,7 @@ from tenon.apis.disruptionfreeze import DisruptionFreeze
 from tenon.apis.nodeschedule import NodeSchedule
 from tenon.apis.validation import parse
 from tenon.disruption.freezes.freeze import NEVER, Frozen, freezes_for, frozen_now
-from tenon.fleet.summary import FrozenPools, OpenRollout, ScheduledPool
+from tenon.fleet.summary import FrozenPools, OpenRollout, PoolSchedule
 from tenon.kube.object_json import labels
 from tenon.kube.records import ObjectRecord
 from tenon.schedule.desired import NOTHING, desired
@@ -62,12 +62,12 @@ def open_rollouts(rollouts: Iterable[ObjectRecord]) -> list[OpenRollout]:
 
 def scheduled_pools(
     schedules: Iterable[ObjectRecord], pools: Iterable[ObjectRecord], now: datetime
-) -> list[ScheduledPool]:
+) -> list[PoolSchedule]:
     """Return the NodePools of which valid NodeSchedules ask something now, by name."""
     parsed = (parse(NodeSchedule, record.body) for record in schedules)
     schedules_ask = desired([model for model, faults in parsed if model is not None and not faults], now)
     return [
-        ScheduledPool(pool=name, holds=in_words(demand), entries=demand.entries, until=schedules_ask.until.get(name))
+        PoolSchedule(pool=name, holds=in_words(demand), entries=demand.entries, until=schedules_ask.until.get(name))
         for name in sorted(pool.name for pool in pools)
         if (demand := schedules_ask.pools.get(name, NOTHING)) != NOTHING
     ]

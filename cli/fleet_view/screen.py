@@ -11,9 +11,9 @@ from rich.text import Text
 from cli.fleet_view.layout import Layout, append_bar, fit, layout, percent, share_style, short_name
 from cli.fleet_view.view_state import Mode, ViewState, why_unreadable
 from tenon.fleet.document import Fleet
-from tenon.fleet.order import Group, GroupBy, grouped, ordered, parse_filter
+from tenon.fleet.order import GroupBy, RowGroup, grouped, ordered, parse_filter
 from tenon.fleet.rows import NodeRow
-from tenon.fleet.summary import FrozenPools, OpenCommand, OpenRollout, ScheduledPool, Totals, reasons_of, totals
+from tenon.fleet.summary import CommandSummary, FrozenPools, OpenRollout, PoolSchedule, Totals, reasons_of, totals
 from tenon.money import per_hour, sum_text
 from tenon.sentences import counted, first_few
 
@@ -135,7 +135,7 @@ def _frozen_line(frozen: FrozenPools) -> Text:
     return line
 
 
-def _scheduled_line(scheduled: ScheduledPool) -> Text:
+def _scheduled_line(scheduled: PoolSchedule) -> Text:
     line = Text("schedule ", "bright_black" if scheduled.holds == "off" else "cyan")
     line.append(f"NodePool {scheduled.pool}", "bold")
     line.append(f": {scheduled.clause}")
@@ -188,7 +188,7 @@ def amounts_line(sums: Totals, length: int = 0) -> Text:
     return line
 
 
-def _command_line(command: OpenCommand, width: int | None) -> Text:
+def _command_line(command: CommandSummary, width: int | None) -> Text:
     short = str if width is None else short_name
     line = Text("command  ", "cyan")
     line.append(command.reason or command.id, "bold")
@@ -201,7 +201,7 @@ def _command_line(command: OpenCommand, width: int | None) -> Text:
     return line
 
 
-def _group_line(group: Group) -> Text:
+def _group_line(group: RowGroup) -> Text:
     sums = group.totals
     line = Text(group.name, "bold underline")
     line.append(
@@ -221,7 +221,7 @@ def _table(now: datetime, state: ViewState, rows: Sequence[NodeRow], width: int,
         why = f"No node matches {state.filter}: Esc shows all." if state.filter else "No nodes."
         return [Text(why, "yellow")]
     cursor = state.position(rows)
-    entries: list[Group | int] = []
+    entries: list[RowGroup | int] = []
     for group in grouped(rows, state.group):
         if group.name:
             entries.append(group)
@@ -235,7 +235,7 @@ def _table(now: datetime, state: ViewState, rows: Sequence[NodeRow], width: int,
     chosen_layout: Layout = layout(shown_rows, now, width, state.group)
     lines = [chosen_layout.header()]
     for entry in window:
-        if isinstance(entry, Group):
+        if isinstance(entry, RowGroup):
             lines.append(_group_line(entry))
             continue
         line = chosen_layout.line(rows[entry], now)

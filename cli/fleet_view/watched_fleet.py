@@ -24,7 +24,7 @@ from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.ec2.types.instance_types import Prices
 from tenon.fleet.document import Fleet
 from tenon.fleet.rows import NodeRow, node_row
-from tenon.fleet.summary import OpenCommand, PendingPod, commands_of_workflows, open_commands
+from tenon.fleet.summary import CommandSummary, PendingPod, commands_of_workflows, open_commands
 from tenon.fleet.waiting import with_waits
 from tenon.kube import object_json, pool_reason_json
 from tenon.kube.claim_record import ClaimRecord
@@ -89,7 +89,7 @@ class WatchedFleet:
         self.prices = Prices()
         self.blocked: Collection[str] = ()
         """The NodeClaims whose workflow says that they are blocked."""
-        self.commands: Sequence[OpenCommand] | None = None
+        self.commands: Sequence[CommandSummary] | None = None
         """The disruption commands whose workflows run; None if Temporal has not said it."""
         self.changes = asyncio.Event()
         self.events_were_read = asyncio.Event()

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tenon.errors import TenonError
-from tenon.fleet.summary import OpenCommand
+from tenon.fleet.summary import CommandSummary
 from tenon.kube.timestamps import time_text
 
 ANSWER_SECONDS = 3.0
@@ -53,7 +53,7 @@ class WorkflowControl:
             self._client = None
             raise ControlError(f"Temporal does not answer ({_why(error)})") from None
 
-    async def commands(self) -> list[OpenCommand]:
+    async def commands(self) -> list[CommandSummary]:
         """Return the disruption commands whose workflows run, the oldest first, with the names of NodeClaims.
 
         Raises:

@@ -21,7 +21,7 @@ from tenon.scheduling.model import InstanceType
 from tenon.simulation.html_difference import DIFFERENCE_STYLE, MOST_DRAWN, compared_content
 from tenon.simulation.html_report import plan_content
 from tenon.simulation.market import MarketChange
-from tenon.simulation.report import Report
+from tenon.simulation.report import PlanReport
 
 SUGGESTED = 6
 """How many types of a plan have a row, in which only the change is missing."""
@@ -109,7 +109,7 @@ def _examples(request: PageRequest) -> Markup:
     return tag("nav", links, aria_label="Examples")
 
 
-def _form(setup: Setup, before: Setup, types: Sequence[InstanceType], reports: Sequence[Report]) -> Markup:
+def _form(setup: Setup, before: Setup, types: Sequence[InstanceType], reports: Sequence[PlanReport]) -> Markup:
     return tag(
         "form",
         tag(
@@ -157,7 +157,7 @@ def _form(setup: Setup, before: Setup, types: Sequence[InstanceType], reports: S
     )
 
 
-def _rows(setup: Setup, reports: Iterable[Report]) -> list[MarketChange]:
+def _rows(setup: Setup, reports: Iterable[PlanReport]) -> list[MarketChange]:
     """Return the changes, then rows for the types that the plans buy, and empty ones."""
     changed = {(change.instance_type, change.capacity_type) for change in setup.changes}
     bought = dict.fromkeys(
@@ -246,7 +246,7 @@ def _notes(notes: Sequence[str]) -> Content:
     return tag("details", tag("summary", f"Notes ({len(notes)})"), (tag("p", note, class_="quiet") for note in notes))
 
 
-def _result(before: Report | None, now: Report | None) -> Content:
+def _result(before: PlanReport | None, now: PlanReport | None) -> Content:
     if now is None:
         return None
     if before is None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from cli.playing.setup import Setup
 from cli.simulating.simulation import InputError, SimulationInput, simulation_of
-from tenon.simulation.report import Report, report
+from tenon.simulation.report import PlanReport, report
 
 MAX_FAULTS = 100
 """How many faults of the manifests a page shows."""
@@ -20,7 +20,7 @@ REMEMBERED = 4
 class Outcome:
     """The plan of a setup, or why there is none."""
 
-    report: Report | None = None
+    report: PlanReport | None = None
     notes: Sequence[str] = ()
     faults: Sequence[str] = ()
 

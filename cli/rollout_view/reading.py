@@ -18,7 +18,7 @@ from activities.kubernetes.resources import NODEPOOLS, NODEROLLOUTS
 from cli.connection import connected as connected_to_kubernetes
 from cli.context import ContextError
 from cli.nodes.workflows import NodeError, connected, refused
-from cli.rollout_status import PoolView, RolloutView, view_of_body
+from cli.rollout_status import PoolView, RolloutStatus, view_of_body
 from tenon.apis.managed import manages_pool
 from tenon.messages.rollout import PoolProgress
 from tenon.rollout.versions import rollouts_by_pool
@@ -30,7 +30,7 @@ from workflows.rollout import RolloutWorkflow
 QUERY_TIMEOUT = timedelta(seconds=5)
 
 
-async def read_rollouts() -> list[RolloutView]:
+async def read_rollouts() -> list[RolloutStatus]:
     """Return all NodeRollouts by name, as their status describes them.
 
     Raises:
@@ -44,7 +44,7 @@ async def read_rollouts() -> list[RolloutView]:
     return sorted((view_of_body(body) for body in bodies), key=lambda rollout: rollout.name)
 
 
-async def read_rollout(name: str, cluster: str | None) -> RolloutView:
+async def read_rollout(name: str, cluster: str | None) -> RolloutStatus:
     """Return a NodeRollout with its waves, if its workflow answers.
 
     Raises:
@@ -56,9 +56,9 @@ async def read_rollout(name: str, cluster: str | None) -> RolloutView:
     try:
         pools = await _progress(name, cluster)
     except (NodeError, TemporalError, ContextError, PayloadCodecError) as error:
-        return RolloutView(name, rollout.spec, rollout.spec_problem, rollout.pools, str(error))
+        return RolloutStatus(name, rollout.spec, rollout.spec_problem, rollout.pools, str(error))
     views = [_of_progress(progress) for progress in pools]
-    return RolloutView(name, rollout.spec, rollout.spec_problem, views or rollout.pools)
+    return RolloutStatus(name, rollout.spec, rollout.spec_problem, views or rollout.pools)
 
 
 async def rollout_of_pool(pool: str) -> str:

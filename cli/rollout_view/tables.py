@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cli.rollout_status import PoolView, RolloutView
+from cli.rollout_status import PoolView, RolloutStatus
 from tenon.apis.noderollout import NodeRolloutSpec, RolloutGates
 from tenon.kube.timestamps import format_instant, time_text
 from tenon.messages.rollout import WaveRecord
@@ -20,14 +20,14 @@ NO_POOLS = "the status names no NodePool yet"
 _UNDER_WAY = ("Progressing", "Paused")
 
 
-def list_document(rollouts: Sequence[RolloutView]) -> list[dict[str, Any]]:
+def list_document(rollouts: Sequence[RolloutStatus]) -> list[dict[str, Any]]:
     """Return a row for each NodePool."""
     return [
         {"nodeRollout": rollout.name, **_pool_document(pool)} for rollout in rollouts for pool in _list_pools(rollout)
     ]
 
 
-def print_list(rollouts: Sequence[RolloutView], console: Console) -> None:
+def print_list(rollouts: Sequence[RolloutStatus], console: Console) -> None:
     """Print a row for each NodePool."""
     table = _table("NODEROLLOUT", "NODEPOOL", "PHASE", "CURRENT", "TARGET", "WAVE", "MESSAGE")
     for rollout in rollouts:
@@ -45,7 +45,7 @@ def print_list(rollouts: Sequence[RolloutView], console: Console) -> None:
     console.print(table)
 
 
-def show_document(rollout: RolloutView) -> dict[str, Any]:
+def show_document(rollout: RolloutStatus) -> dict[str, Any]:
     """Return a NodeRollout with the waves of its NodePools."""
     return {
         "nodeRollout": rollout.name,
@@ -80,7 +80,7 @@ def show_document(rollout: RolloutView) -> dict[str, Any]:
     }
 
 
-def print_rollout(rollout: RolloutView, console: Console) -> None:
+def print_rollout(rollout: RolloutStatus, console: Console) -> None:
     """Print a NodeRollout: its spec in short, and each NodePool with its waves."""
     console.print(Text(f"NodeRollout {rollout.name}", style="bold"))
     for title, text in _spec_lines(rollout):
@@ -107,7 +107,7 @@ def _table(*titles: str) -> Table:
     return table
 
 
-def _list_pools(rollout: RolloutView) -> Sequence[PoolView]:
+def _list_pools(rollout: RolloutStatus) -> Sequence[PoolView]:
     """Return the NodePools; an empty one with the reason if there are none, so that each NodeRollout is listed."""
     return rollout.pools or [PoolView("", message=rollout.spec_problem or NO_POOLS)]
 
@@ -137,7 +137,7 @@ def _instant(instant: datetime | None) -> str:
     return format_instant(instant) if instant is not None else ""
 
 
-def _pool_lines(pool: PoolView, rollout: RolloutView) -> Iterator[str]:
+def _pool_lines(pool: PoolView, rollout: RolloutStatus) -> Iterator[str]:
     yield f"current version {pool.current or 'not known yet'}" + (f", target {pool.target}" if pool.target else "")
     if pool.wave is not None:
         zone = f" in {pool.segment}" if pool.segment else ""
@@ -163,7 +163,7 @@ def _wave_table(waves: Sequence[WaveRecord]) -> Table:
     return table
 
 
-def _spec_lines(rollout: RolloutView) -> Iterator[tuple[str, str]]:
+def _spec_lines(rollout: RolloutStatus) -> Iterator[tuple[str, str]]:
     """Yield title and text of each line about the spec."""
     if rollout.spec_problem:
         yield "problem", rollout.spec_problem

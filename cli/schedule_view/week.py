@@ -19,7 +19,7 @@ from tenon.schedule.week import (
     DayRow,
     Estimate,
     Mark,
-    Running,
+    PoolNow,
     estimate,
     first_midnight,
     mark_of,
@@ -48,7 +48,7 @@ class Week:
     estimate: Estimate | None
 
 
-def weeks_of(schedules: Sequence[NodeSchedule], now: datetime, running: Mapping[str, Running]) -> list[Week]:
+def weeks_of(schedules: Sequence[NodeSchedule], now: datetime, running: Mapping[str, PoolNow]) -> list[Week]:
     """Return the week of each NodePool that schedules name, from the day of ``now`` on."""
     weeks = []
     for pool in pools_of(schedules):

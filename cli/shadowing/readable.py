@@ -13,7 +13,7 @@ from tenon.errors import TenonError
 UNAUTHORIZED = 401
 
 
-class UnreadableError(TenonError):
+class UnreadableClusterError(TenonError):
     """The cluster has no Karpenter that the shadow can follow, or the user may not read it."""
 
 
@@ -37,23 +37,23 @@ async def require_readable(kube: Kube, resources: Sequence[Resource]) -> None:
         except ApiError as error:
             if error.status != UNAUTHORIZED:
                 raise
-            raise UnreadableError(
+            raise UnreadableClusterError(
                 f"The API server at {kube.host} rejects the credentials of the kubeconfig (401 Unauthorized): log in "
                 "again, or set KUBECONFIG to another file"
             ) from None
 
     await asyncio.gather(*map(look, resources))
     if missing == [EC2NODECLASSES]:
-        raise UnreadableError(
+        raise UnreadableClusterError(
             f"The cluster at {kube.host} has no EC2NodeClasses, so its Karpenter is of another provider: "
             "-f must name NodePools and EC2NodeClasses that take the place of the cluster's"
         )
     if missing:
-        raise UnreadableError(
+        raise UnreadableClusterError(
             f"The cluster at {kube.host} has no {_names(missing)}: is it the one that Karpenter 1.0 or newer runs?"
         )
     if refused:
-        raise UnreadableError(
+        raise UnreadableClusterError(
             f"The kubeconfig's user may not list {_names(refused)} in all namespaces: it needs the rights "
             "get, list and watch of the ClusterRole in deploy/chart/files/shadow-rules.yaml"
         )

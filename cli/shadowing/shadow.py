@@ -12,14 +12,14 @@ from itertools import groupby
 from activities import loggers
 from cli.shadowing.inputs import Inputs
 from cli.shadowing.observed import ObservedChanges, ObservedCluster
-from cli.shadowing.store import Store
+from cli.shadowing.store import ShadowFile
 from tenon.apis import labels
 from tenon.disruption.pass_pauses import PASS_SECONDS
 from tenon.disruption.pool_policy import PoolPolicy, policies_of
 from tenon.kube.pod import Pod
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, selecting
 from tenon.kube.records import PodRecord
-from tenon.provisioning.cost_limits import Purchase
+from tenon.provisioning.cost_limits import BoughtOffering
 from tenon.resources import NODES, Resources, add, subtract
 from tenon.scheduling.bound.lower_bound import lower_bound
 from tenon.scheduling.model import Node, Plan
@@ -29,11 +29,11 @@ from tenon.shadow.disruptions import Rules, carry_out_due, expire, interrupt, lo
 from tenon.shadow.feeding import feed
 from tenon.shadow.kube_scheduling import bind
 from tenon.shadow.ledger import Ledger, Rates
-from tenon.shadow.pace import Pace
+from tenon.shadow.pace import ShadowPace
 from tenon.shadow.purchases import buy, is_due
-from tenon.shadow.saved import VERSION, Totals, restored
+from tenon.shadow.saved import VERSION, ShadowTotals, restored
 from tenon.shadow.theirs import Theirs
-from tenon.shadow.view import ModelView, PodFacts
+from tenon.shadow.view import ModelView, ShadowPodFacts
 from tenon.shadow.waiting_commands import due_commands
 from tenon.simulation.decisions import decide
 from tenon.simulation.model_after import model_after
@@ -79,7 +79,7 @@ class Shadow:
         self,
         observed: ObservedCluster,
         inputs: Inputs,
-        store: Store,
+        store: ShadowFile,
         cluster_uid: str,
         *,
         clock: Callable[[], float] = time.time,
@@ -88,8 +88,8 @@ class Shadow:
         self.model = ModelCluster()
         self.batches = Batches()
         self.theirs = Theirs()
-        self.pace = Pace()
-        self.totals = Totals(
+        self.pace = ShadowPace()
+        self.totals = ShadowTotals(
             VERSION, cluster_uid, 0, self.model.disturbance, self.theirs.disturbance, Ledger(), inputs.fingerprint
         )
         self.boot = 0.0
@@ -128,7 +128,7 @@ class Shadow:
         self._next_save = now + SAVE_SECONDS
         return why
 
-    def _why_not(self, totals: Totals) -> str:
+    def _why_not(self, totals: ShadowTotals) -> str:
         if totals.cluster_uid != self.totals.cluster_uid:
             return "it is about another cluster"
         return "" if totals.inputs == self.totals.inputs else "-f, --set or --catalog are not those that it began with"
@@ -249,7 +249,7 @@ class Shadow:
         settings = self.inputs.settings
         rules = Rules(
             policies=moment.policies,
-            facts=PodFacts(budgets_of, settings.gates().pod_deletion_cost_management),
+            facts=ShadowPodFacts(budgets_of, settings.gates().pod_deletion_cost_management),
             gates=settings.gates(),
             prices=self.inputs.prices,
             boot=moment.boot,
@@ -308,7 +308,7 @@ class _Before:
         usage = subtract(self._snapshot.pool_usage(pool), freed)
         return {name: max(0, units) for name, units in usage.items()}
 
-    def purchases(self) -> list[Purchase]:
+    def purchases(self) -> list[BoughtOffering]:
         """What the other nodes were bought as."""
         keys = (labels.NODEPOOL, labels.INSTANCE_TYPE, labels.ZONE, labels.CAPACITY_TYPE)
         freed = Counter(tuple(node.labels.get(key, "") for key in keys) for node in self._without)

@@ -10,7 +10,7 @@ from typing import IO
 from tenon.errors import TenonError
 from tenon.provisioning.problem_json import decode, encode
 from tenon.shadow.cluster import ModelCluster
-from tenon.shadow.saved import VERSION, Place, Totals, node_text, places_of
+from tenon.shadow.saved import VERSION, PodPlace, ShadowTotals, node_text, places_of
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS node (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
@@ -24,7 +24,7 @@ class StoreError(TenonError):
     """The file cannot be used."""
 
 
-class Store:
+class ShadowFile:
     """The file. Use it in one thread at a time."""
 
     def __init__(self, path: Path, *, exclusive: bool = False) -> None:
@@ -47,7 +47,7 @@ class Store:
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"{path} cannot be used as the state of tenon shadow: {error}") from error
         self._nodes: dict[str, tuple[object, ...]] = {}
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, PodPlace] = {}
 
     def close(self) -> None:
         """Close the file."""
@@ -55,7 +55,7 @@ class Store:
         if self._lock is not None:
             self._lock.close()
 
-    def totals(self) -> Totals | None:
+    def totals(self) -> ShadowTotals | None:
         """Return the totals; None in a new file.
 
         Raises:
@@ -65,22 +65,22 @@ class Store:
         if row is None:
             return None
         try:
-            totals = decode(row[0], Totals)
+            totals = decode(row[0], ShadowTotals)
         except ValueError:
             totals = None
         if totals is None or totals.version != VERSION:
             raise StoreError(f"{self.path} was written by another version of Tenon: name another file with --state")
         return totals
 
-    def model(self) -> tuple[list[bytes], dict[str, Place]]:
+    def model(self) -> tuple[list[bytes], dict[str, PodPlace]]:
         """Return the nodes of the model as texts, and the place of each pod by UID."""
         nodes = dict(self._database.execute("SELECT name, body FROM node"))
         rows = self._database.execute("SELECT uid, node, created FROM place")
-        places = {uid: Place(node, created) for uid, node, created in rows}
+        places = {uid: PodPlace(node, created) for uid, node, created in rows}
         self._nodes, self._places = dict.fromkeys(nodes, ()), places
         return list(nodes.values()), places
 
-    def save(self, cluster: ModelCluster, totals: Totals) -> None:
+    def save(self, cluster: ModelCluster, totals: ShadowTotals) -> None:
         """Write what has changed, in one transaction."""
         marks: dict[str, tuple[object, ...]] = {
             name: (node.quiet, node.leaves, node.arrivals, node.awaits_pods_until)

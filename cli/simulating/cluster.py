@@ -21,7 +21,7 @@ from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.kube.selector_decode import decode_replication_controller, decode_service, decode_workload
 from tenon.kube.storage_decode import decode_class, decode_csi_driver, decode_csi_node, decode_pvc, decode_volume
 from tenon.manifests.faults import ManifestError
-from tenon.provisioning.buffer_status import Resolved
+from tenon.provisioning.buffer_status import ResolvedBuffer
 from tenon.provisioning.buffers import buffer_of
 from tenon.simulation.defaults import namespace_labels
 from tenon.simulation.objects import Objects, SourcedObject
@@ -124,7 +124,7 @@ def _of(objects: Objects, kind: str) -> Iterator[SourcedObject]:
             yield SourcedObject(kind, replica_set(item), item.source)
 
 
-def floor_pods(floors: Mapping[str, Resolved]) -> Iterator[Pod]:
+def floor_pods(floors: Mapping[str, ResolvedBuffer]) -> Iterator[Pod]:
     """Yield the pods that stand for the floors of NodePools."""
     pods = BufferPods()
     for key, resolved_floor in floors.items():

@@ -42,7 +42,7 @@ from tenon.simulation.document import Document, LowerBounds, plan_document
 from tenon.simulation.market import MarketChange
 from tenon.simulation.objects import Objects
 from tenon.simulation.reading import finish, read_text
-from tenon.simulation.report import Report, report
+from tenon.simulation.report import PlanReport, report
 from tenon.simulation.settings import PlanSettings, read_settings
 from tenon.simulation.unclaimed_nodes import add_node_claims
 from worker.cache.planning_view import PlanningView
@@ -138,7 +138,7 @@ class Simulation:
         )
 
 
-def simulated(scope: SimulationInput) -> Report:
+def simulated(scope: SimulationInput) -> PlanReport:
     """Return the report of a simulation, and print its notes.
 
     Raises:

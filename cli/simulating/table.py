@@ -25,7 +25,7 @@ from tenon.money import per_hour, price_text
 from tenon.resources import CPU, MEMORY
 from tenon.sentences import counted, first_few
 from tenon.simulation.document import Document
-from tenon.simulation.report import NodeReport, Report, before_and_after
+from tenon.simulation.report import NodeReport, PlanReport, before_and_after
 
 GAP = 2
 """Spaces between two columns, and around the table."""
@@ -113,7 +113,7 @@ MAX_EXPLANATIONS = 12
 """Maximum number of explanations of instance types that are printed."""
 
 
-def show(report: Report, console: Console | None = None) -> None:
+def show(report: PlanReport, console: Console | None = None) -> None:
     """Print the report."""
     console = console or output_console()
     nodes = [node for node in report.nodes if node.price is not None]

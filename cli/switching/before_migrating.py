@@ -34,7 +34,7 @@ from cli.switching.observing import served
 from tenon.apis import labels
 from tenon.apis.json_object import JsonObject, field_at
 from tenon.manifests.yaml_writer import as_yaml
-from tenon.migration.behavior import BehaviorDifference, Objects, differences
+from tenon.migration.behavior import BehaviorDifference, MigratedObjects, differences
 from tenon.sentences import counted
 from worker.settings.container_variables import variables_of
 from worker.settings.karpenters_values import ChartValues, translate
@@ -74,7 +74,7 @@ async def examine(kube: Kube, karpenter: str | None) -> Migration:
     old: list[JsonObject] = []
     for resource in (PROVISIONERS, AWSNODETEMPLATES, MACHINES):
         old += await _list(kube, resource)
-    objects = Objects(
+    objects = MigratedObjects(
         pools=await _list(kube, NODEPOOLS),
         classes=await _list(kube, EC2NODECLASSES),
         claims=await _list(kube, NODECLAIMS),

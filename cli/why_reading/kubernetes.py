@@ -15,7 +15,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.conditions import condition
 from tenon.kube.pool_reason_json import decode
 from tenon.kube.timestamps import parse_instant
-from tenon.record.why.answer import Consulted, Source
+from tenon.record.why.answer import Consulted, FactSource
 from tenon.record.why.node_life import NodeEvent
 from tenon.record.why.pod import PodFacts
 
@@ -107,7 +107,7 @@ class KubernetesReader:
 
     def consulted(self) -> Consulted:
         """What Kubernetes said as a whole."""
-        return Consulted(Source.KUBERNETES, "; ".join(dict.fromkeys(self._outcomes)) or "it answered")
+        return Consulted(FactSource.KUBERNETES, "; ".join(dict.fromkeys(self._outcomes)) or "it answered")
 
     async def _list(self, *arguments: Any, **options: Any) -> list[JsonObject]:
         if self._kube is None:

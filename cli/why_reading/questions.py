@@ -13,7 +13,7 @@ from tenon.kube.event_reasons import EventReason
 from tenon.kube.node_names import whole_name
 from tenon.record.entries import Entry
 from tenon.record.why.mentions import (
-    NodeIdentity,
+    NodeNames,
     abbreviates_node,
     identities,
     mentions_node,
@@ -54,10 +54,10 @@ class Sources:
         claims = [claim.name] if claim is not None else await self._temporal.claims_named(name)
         claims += [identity.claim for identity in recorded_nodes]
         claims = list(dict.fromkeys(claims)) or [name]
-        of_record = next((identity for identity in recorded_nodes if identity.claim == claims[0]), NodeIdentity())
-        identity = NodeIdentity(claims[0], of_record.node, of_record.instance)
+        of_record = next((identity for identity in recorded_nodes if identity.claim == claims[0]), NodeNames())
+        identity = NodeNames(claims[0], of_record.node, of_record.instance)
         if claim is not None:
-            identity = NodeIdentity(claim.name, claim.node_name, claim.instance_id)
+            identity = NodeNames(claim.name, claim.node_name, claim.instance_id)
         events = [*await self._kubernetes.events("NodeClaim", identity.claim)]
         if identity.node:
             on_node = await self._kubernetes.events("Node", identity.node)

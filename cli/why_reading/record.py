@@ -9,7 +9,7 @@ from datetime import datetime
 from cli.record_source import RecordError, RecordSource, open_record
 from tenon.kube.timestamps import time_text
 from tenon.record.entries import Entry
-from tenon.record.why.answer import Consulted, Source
+from tenon.record.why.answer import Consulted, FactSource
 
 MAX_ENTRIES = 5000
 """The newest entries of an object that an answer is made from."""
@@ -50,11 +50,11 @@ class RecordReader:
     def consulted(self) -> Consulted:
         """What the record said as a whole."""
         if self._fault:
-            return Consulted(Source.RECORD, self._fault)
+            return Consulted(FactSource.RECORD, self._fault)
         if self._source is None:
-            return Consulted(Source.RECORD, "none was named")
+            return Consulted(FactSource.RECORD, "none was named")
         number = "1 entry" if self._about == 1 else f"{self._about or 'no'} entries"
-        return Consulted(Source.RECORD, f"{number} in {self._name} since {time_text(self._since)}")
+        return Consulted(FactSource.RECORD, f"{number} in {self._name} since {time_text(self._since)}")
 
     def hints(self) -> list[str]:
         """What to do to have a record."""

@@ -15,7 +15,7 @@ from tenon.node.ids import NODECLAIM_WORKFLOW, workflows_query
 from tenon.node.launch_breaker import sentence, subject
 from tenon.provisioning.purchase_pauses import list_sentence
 from tenon.provisioning.shortage_sentences import waiting_sentence
-from tenon.record.why.answer import Consulted, Source
+from tenon.record.why.answer import Consulted, FactSource
 from tenon.record.why.node_life import NodeLife, life_of_result, life_of_state
 from worker.runtime.temporal.encrypted_payloads import PayloadCodecError
 from worker.runtime.temporal.temporal_client import TemporalError, connect
@@ -113,7 +113,7 @@ class TemporalReader:
 
     def consulted(self) -> Consulted:
         """What Temporal said as a whole."""
-        return Consulted(Source.TEMPORAL, "; ".join(self._outcomes) or "it knows nothing of it")
+        return Consulted(FactSource.TEMPORAL, "; ".join(self._outcomes) or "it knows nothing of it")
 
 
 def _of_pod(refusals: LaunchReport, pauses: Sequence[PurchasePause], pod: str) -> list[str]:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from tenon.fleet.rows import NodeRow
-from tenon.fleet.summary import FrozenPools, OpenCommand, OpenRollout, PendingPod, ScheduledPool, Totals, totals
+from tenon.fleet.summary import CommandSummary, FrozenPools, OpenRollout, PendingPod, PoolSchedule, Totals, totals
 from tenon.kube.timestamps import format_instant
 from tenon.resources import CPU, MEMORY, format_quantity
 
@@ -21,13 +21,13 @@ class Fleet:
 
     rows: Sequence[NodeRow]
     pending_pods: Sequence[PendingPod]
-    commands: Sequence[OpenCommand]
+    commands: Sequence[CommandSummary]
     now: datetime
     notes: Sequence[str] = ()
     """What a reader must know about the figures, such as which prices they use; sentences without a period."""
     frozen: Sequence[FrozenPools] = ()
     rollouts: Sequence[OpenRollout] = ()
-    scheduled: Sequence[ScheduledPool] = ()
+    scheduled: Sequence[PoolSchedule] = ()
 
 
 def to_document(fleet: Fleet, rows: Sequence[NodeRow]) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def ordered(rows: Iterable[NodeRow], key: SortKey, *, reverse: bool = False) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RowGroup:
     """Rows of one NodePool or zone. Without a grouping there is one group, whose name is empty."""
 
     name: str
@@ -77,15 +77,15 @@ class Group:
     totals: Totals
 
 
-def grouped(rows: Sequence[NodeRow], group_by: GroupBy) -> list[Group]:
+def grouped(rows: Sequence[NodeRow], group_by: GroupBy) -> list[RowGroup]:
     """Return the rows by group, in the order that they have. Groups are in the order of their names."""
     if group_by is GroupBy.NONE:
-        return [Group("", rows, totals(rows))]
+        return [RowGroup("", rows, totals(rows))]
     by_name: dict[str, list[NodeRow]] = {}
     for row in rows:
         name = row.pool if group_by is GroupBy.POOL else row.zone
         by_name.setdefault(name or f"no {group_by.value}", []).append(row)
-    return [Group(name, by_name[name], totals(by_name[name])) for name in sorted(by_name)]
+    return [RowGroup(name, by_name[name], totals(by_name[name])) for name in sorted(by_name)]
 
 
 _COMPARISON = re.compile(r"(?P<field>cpu|memory|price|pods)(?P<operator>[<>])(?P<figure>[0-9.]+)%?")

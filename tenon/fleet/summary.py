@@ -119,7 +119,7 @@ def reasons_of(pending_pods: Iterable[PendingPod]) -> list[tuple[str, list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class OpenCommand:
+class CommandSummary:
     """A disruption command that is under way."""
 
     id: str
@@ -170,7 +170,7 @@ class OpenRollout:
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduledPool:
+class PoolSchedule:
     """A NodePool of which NodeSchedules ask something now."""
 
     pool: str
@@ -189,7 +189,7 @@ class ScheduledPool:
         return f"{self.holds}{until}{by}"
 
 
-def open_commands(rows: Iterable[NodeRow], reasons: Mapping[str, str]) -> list[OpenCommand]:
+def open_commands(rows: Iterable[NodeRow], reasons: Mapping[str, str]) -> list[CommandSummary]:
     """Return the disruption commands that NodeClaims name.
 
     Args:
@@ -204,7 +204,7 @@ def open_commands(rows: Iterable[NodeRow], reasons: Mapping[str, str]) -> list[O
         if row.replaces:
             arriving.setdefault(row.replaces, []).append(row)
     return [
-        OpenCommand(
+        CommandSummary(
             id=command,
             reason=next((reasons[row.claim] for row in nodes if reasons.get(row.claim)), ""),
             nodes=sorted(row.name for row in nodes),
@@ -220,8 +220,8 @@ LEAVING = "its nodes leave"
 
 
 def commands_of_workflows(
-    of_workflows: Iterable[OpenCommand], of_claims: Iterable[OpenCommand], names: Mapping[str, str]
-) -> list[OpenCommand]:
+    of_workflows: Iterable[CommandSummary], of_claims: Iterable[CommandSummary], names: Mapping[str, str]
+) -> list[CommandSummary]:
     """Return the commands as their workflows describe them, and those that have only left nodes behind.
 
     Args:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from tenon.apis.reasons import snake_case
 from tenon.fleet.disruption_state import DisruptionState
 from tenon.fleet.rows import NodeRow
-from tenon.fleet.summary import FrozenPools, OpenCommand
+from tenon.fleet.summary import CommandSummary, FrozenPools
 from tenon.node.leave_text import approval_text
 
 _FREEZABLE = frozenset({DisruptionState.DRIFTED, DisruptionState.CONSOLIDATABLE, DisruptionState.RESTING})
@@ -20,7 +20,7 @@ _ASKABLE = _FREEZABLE | {DisruptionState.BLOCKED, DisruptionState.NEVER, Disrupt
 
 
 def with_waits(
-    rows: Iterable[NodeRow], commands: Iterable[OpenCommand], frozen: Iterable[FrozenPools]
+    rows: Iterable[NodeRow], commands: Iterable[CommandSummary], frozen: Iterable[FrozenPools]
 ) -> list[NodeRow]:
     """Return the rows with what commands that wait for approval and freezes say of them.
 
@@ -34,7 +34,7 @@ def with_waits(
     return [_with_wait(row, waiting_commands.get(row.name), clauses.get(row.pool, "")) for row in rows]
 
 
-def _with_wait(row: NodeRow, command: OpenCommand | None, clause: str) -> NodeRow:
+def _with_wait(row: NodeRow, command: CommandSummary | None, clause: str) -> NodeRow:
     if clause and row.claim and row.disruption in _FREEZABLE:
         drift = f"; drifted: {row.why}" if row.disruption is DisruptionState.DRIFTED and row.why else ""
         return replace(row, disruption=DisruptionState.FROZEN, why=f"NodePool {row.pool} is {clause}{drift}")

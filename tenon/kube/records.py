@@ -25,7 +25,7 @@ from tenon.resources import Resources
 V_co = TypeVar("V_co", covariant=True)
 
 
-class Record(Protocol):
+class CachedRecord(Protocol):
     """The properties of a record that the reflector and the tables need."""
 
     @property

@@ -21,7 +21,7 @@ from tenon.manifests.kinds import KINDS, is_karpenters, unknown_kind
 from tenon.manifests.paths import text_of
 from tenon.manifests.text_edits import commented_text, edited_body, edited_text, edits_of
 from tenon.manifests.trailing_newline import closed
-from tenon.manifests.yaml_scalars import UnreadableError, plain_value
+from tenon.manifests.yaml_scalars import UnreadableDocumentError, plain_value
 from tenon.manifests.yaml_writer import as_yaml, comment_line, with_comments
 
 CHART: Mapping[str, str] = {
@@ -81,12 +81,12 @@ def _chart_values(values: Mapping[str, str]) -> dict[str, Any]:
 def _typed(text: str) -> Any:
     try:
         return plain_value(text)
-    except UnreadableError:
+    except UnreadableDocumentError:
         return text
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ConvertedObject:
     """One object of the output: its text, its body (None if it became a comment) and notes on the changes."""
 
     text: str
@@ -96,23 +96,23 @@ class Part:
 
 
 @dataclass(slots=True)
-class Output:
+class ConvertedManifests:
     """The converted parts of each file, in order, and the faults of the input."""
 
-    files: dict[str, list[Part]] = field(default_factory=dict)
+    files: dict[str, list[ConvertedObject]] = field(default_factory=dict)
     findings: list[Diagnostic] = field(default_factory=list)
 
 
-def convert(texts: Iterable[tuple[str, str]]) -> Output:
+def convert(texts: Iterable[tuple[str, str]]) -> ConvertedManifests:
     """Convert everything in these files, given as (name, text), to v1. Faulty objects are reported and left out."""
-    output = Output()
+    output = ConvertedManifests()
     documents_and_items: list[tuple[Document, list[Item]]] = []
     for file, text in texts:
         output.files[file] = []
         documents, findings = read(file, text)
         output.findings += findings
         if not documents and not findings and "#" in text:
-            output.files[file].append(Part(text))
+            output.files[file].append(ConvertedObject(text))
         for document in documents:
             faults: list[Diagnostic] = []
             inside = list(items(document, faults))
@@ -129,7 +129,7 @@ def convert(texts: Iterable[tuple[str, str]]) -> Output:
     return output
 
 
-def joined(parts: Sequence[Part]) -> str:
+def joined(parts: Sequence[ConvertedObject]) -> str:
     """Join the parts into one YAML file."""
     text = ""
     for part in parts:
@@ -143,20 +143,20 @@ def joined(parts: Sequence[Part]) -> str:
 
 def _document(
     document: Document, inside: Sequence[Item], converted: Mapping[int, Converted], findings: list[Diagnostic]
-) -> Iterator[Part]:
+) -> Iterator[ConvertedObject]:
     whole = len(inside) == 1 and inside[0].body is document.value
     faults = {index: _faults(item, converted.get(index)) for index, item in enumerate(inside)}
     edits = {i: [] if is_karpenters(item) else edits_of(item.body) for i, item in enumerate(inside)}
     changed = any(edits.values()) or any(faults.values()) or converted or any(is_settings(item.body) for item in inside)
     if document.value is None:
         if "#" in document.text:
-            yield Part(document.text)
+            yield ConvertedObject(document.text)
         return
     if not changed:
-        yield Part(_as_written(document), document.value)
+        yield ConvertedObject(_as_written(document), document.value)
         return
     if not whole and (head := _head(document)):
-        yield Part(head)
+        yield ConvertedObject(head)
     for index, item in enumerate(inside):
         where = f"{document.file}:{item.line_of(())}: {item.subject}"
         if faults[index]:
@@ -164,7 +164,7 @@ def _document(
         elif index in converted:
             result = converted[index]
             for number, changed_manifest in enumerate(explain(item, result.manifests, result.notes)):
-                yield Part(
+                yield ConvertedObject(
                     with_comments(changed_manifest.body, changed_manifest.comments),
                     changed_manifest.body,
                     () if number else result.notes,
@@ -172,13 +172,13 @@ def _document(
                 )
         elif is_settings(item.body):
             text, notes = settings_block(item)
-            yield Part(text, None, notes, where)
+            yield ConvertedObject(text, None, notes, where)
         elif edits[index]:
             body = edited_body(item.body, edits[index])
             text = edited_text(document, edits[index]) if whole else commented_text(body, edits[index])
-            yield Part(text, body, [f"{text_of(edit.path)} {edit.comment}" for edit in edits[index]], where)
+            yield ConvertedObject(text, body, [f"{text_of(edit.path)} {edit.comment}" for edit in edits[index]], where)
         else:
-            yield Part(_as_written(document) if whole else as_yaml(item.body), item.body)
+            yield ConvertedObject(_as_written(document) if whole else as_yaml(item.body), item.body)
 
 
 def _head(document: Document) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 from tenon.apis.json_object import JsonObject, field_at
 from tenon.manifests.faults import one_line
 from tenon.manifests.paths import Path
-from tenon.manifests.source_map import Lines, Place, find_documents
-from tenon.manifests.yaml_scalars import UnreadableError
+from tenon.manifests.source_map import Lines, SourceRange, find_documents
+from tenon.manifests.yaml_scalars import UnreadableDocumentError
 from tenon.manifests.yaml_values import read_documents
 
 _MAX_SIZE = 100_000
@@ -44,7 +44,7 @@ def without_tab(lines: Lines, start: int, number: int) -> str | None:
     fitting: dict[str, int] = {}
     for level in sorted(levels)[:20]:
         match = [value for _, value in read_documents(f"{before}{' ' * level}{rest}{behind}") if value is not None]
-        if len(match) == 1 and not isinstance(match[0], UnreadableError):
+        if len(match) == 1 and not isinstance(match[0], UnreadableDocumentError):
             fitting.setdefault(json.dumps(match[0]), level)
     if len(fitting) != 1:
         return None
@@ -89,7 +89,7 @@ class Document:
     lines: Lines
     start: int
     end: int
-    root: Place | None
+    root: SourceRange | None
 
     @property
     def text(self) -> str:
@@ -108,7 +108,7 @@ class Item:
 
     document: Document
     body: JsonObject
-    place: Place | None
+    place: SourceRange | None
     prefix: Path = ()
     """Path of the object within its document."""
 
@@ -135,7 +135,7 @@ class Item:
         """``Kind name``."""
         return " ".join(part for part in (self.kind, self.name) if part)
 
-    def place_at(self, path: Sequence[str | int]) -> tuple[Place | None, int]:
+    def place_at(self, path: Sequence[str | int]) -> tuple[SourceRange | None, int]:
         """Return the place of a field, or of its nearest parent in the text, and the length of the path to it."""
         place, length = self.place, 0
         for part in path:
@@ -159,7 +159,7 @@ def read(file: str, text: str) -> tuple[list[Document], list[Diagnostic]]:
     for number, value in read_documents(text):
         stretch = stretches[number - 1] if number <= len(stretches) else None
         start, end = (stretch.start, stretch.end) if stretch else (0, len(text))
-        if isinstance(value, UnreadableError):
+        if isinstance(value, UnreadableDocumentError):
             value_text = str(value)
             place = _LINE.match(value_text)
             line = int(place[1]) if place else lines.number(start)

@@ -17,14 +17,14 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(slots=True)
-class Place:
+class SourceRange:
     """The range of a text that a value occupies, with the ranges of its entries."""
 
     start: int
     end: int
     key: tuple[int, int] | None = None
     """Range of the key; None for list items."""
-    entries: dict[str, Place] | list[Place] | None = None
+    entries: dict[str, SourceRange] | list[SourceRange] | None = None
     """By key for a mapping, in order for a list; None for scalars and aliases."""
     plain: bool = False
     """True if it is an unquoted scalar."""
@@ -36,7 +36,7 @@ class Place:
         """Start offset, including the key."""
         return self.key[0] if self.key else self.start
 
-    def inside(self, part: str | int) -> Place | None:
+    def inside(self, part: str | int) -> SourceRange | None:
         """The place of an entry, or None if the text has no separate place for it."""
         if isinstance(self.entries, dict) and isinstance(part, str):
             return self.entries.get(part)
@@ -44,7 +44,7 @@ class Place:
             return self.entries[part]
         return None
 
-    def walk(self, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Place]]:
+    def walk(self, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], SourceRange]]:
         """Yield this place and every place inside it, with paths."""
         waiting = [(path, self)]
         while waiting:
@@ -62,13 +62,13 @@ class Stretch:
 
     start: int
     end: int
-    root: Place | None = None
+    root: SourceRange | None = None
     """The place of the document's value; None if the document is empty or unreadable."""
 
 
 @dataclass(slots=True)
 class _Open:
-    place: Place
+    place: SourceRange
     key: str | None = None
     key_span: tuple[int, int] = (0, 0)
     last: int = 0
@@ -120,15 +120,15 @@ def find_documents(text: str) -> list[Stretch]:
     return stretches
 
 
-def _root(loader: Any) -> tuple[Place | None, int]:
+def _root(loader: Any) -> tuple[SourceRange | None, int]:
     """Return the place of a document's value and the offset where the document ends."""
     stack: list[_Open] = []
-    root: Place | None = None
+    root: SourceRange | None = None
     while not isinstance(event := loader.get_event(), yaml.DocumentEndEvent):
         start, end = event.start_mark.index, event.end_mark.index
         if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
             entries: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
-            stack.append(_Open(Place(start, end, entries=entries, flow=bool(event.flow_style)), last=end))
+            stack.append(_Open(SourceRange(start, end, entries=entries, flow=bool(event.flow_style)), last=end))
             continue
         if isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
             done = stack.pop()
@@ -136,7 +136,7 @@ def _root(loader: Any) -> tuple[Place | None, int]:
             place.end = end if place.flow else done.last  # a block's end mark comes after any comments that follow it
             name = None
         else:
-            place = Place(start, end, plain=isinstance(event, yaml.ScalarEvent) and not event.style)
+            place = SourceRange(start, end, plain=isinstance(event, yaml.ScalarEvent) and not event.style)
             name = str(event.value) if isinstance(event, yaml.ScalarEvent) else None
         if not stack:
             root = place
@@ -146,7 +146,7 @@ def _root(loader: Any) -> tuple[Place | None, int]:
     return root, mark.index
 
 
-def _put(parent: _Open, place: Place, name: str | None) -> None:
+def _put(parent: _Open, place: SourceRange, name: str | None) -> None:
     parent.last = max(parent.last, place.end)
     entries = parent.place.entries
     if isinstance(entries, list):

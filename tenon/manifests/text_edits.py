@@ -15,7 +15,7 @@ from tenon.apis.legacy.conversion import PROVISIONER_NAME
 from tenon.apis.legacy.pods_and_nodes import KEPT_FROM_DISRUPTION, OLD_TAINT
 from tenon.manifests.documents import Document, read
 from tenon.manifests.paths import Path
-from tenon.manifests.source_map import Place
+from tenon.manifests.source_map import SourceRange
 from tenon.manifests.trailing_newline import closed
 from tenon.manifests.yaml_writer import MAX_WIDTH, Comments, with_comments
 
@@ -118,7 +118,7 @@ def commented_text(body: JsonObject, edits: list[Edit]) -> str:
     return with_comments(body, comments)
 
 
-def _in_place(document: Document, root: Place, edits: list[Edit]) -> str | None:
+def _in_place(document: Document, root: SourceRange, edits: list[Edit]) -> str | None:
     """Edit the text in place. Return None if a field has no place of its own, for example behind an alias."""
     whole, lines = document.lines.text, document.lines
     spans: list[tuple[int, int, str]] = []
@@ -153,8 +153,8 @@ def _in_place(document: Document, root: Place, edits: list[Edit]) -> str | None:
     return "".join([*parts, whole[at : document.end]])
 
 
-def _place_of(root: Place, path: Path) -> Place | None:
-    place: Place | None = root
+def _place_of(root: SourceRange, path: Path) -> SourceRange | None:
+    place: SourceRange | None = root
     for part in path:
         place = place.inside(part) if place is not None else None
     return place

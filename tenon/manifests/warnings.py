@@ -28,7 +28,7 @@ from tenon.manifests.field_moves import moves_of, old_path
 from tenon.manifests.kinds import is_karpenters
 from tenon.manifests.paths import Path, leaves, path_of, text_of
 from tenon.manifests.text_edits import SERVED_INSTEAD, SERVED_NO_MORE, Edit, edits_of
-from tenon.manifests.yaml_scalars import UnreadableError, plain_value
+from tenon.manifests.yaml_scalars import UnreadableDocumentError, plain_value
 from tenon.provisioning.pool_overlap import overlapping, sentence
 from tenon.resources import parse_quantity
 
@@ -245,7 +245,7 @@ def misread_keys(item: Item) -> Iterator[tuple[Path, str]]:
 def _as_key(text: str) -> str:
     try:
         value = plain_value(text)
-    except UnreadableError:
+    except UnreadableDocumentError:
         return text
     if isinstance(value, bool):
         return "true" if value else "false"

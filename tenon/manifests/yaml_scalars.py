@@ -18,14 +18,14 @@ _MAX_DIGITS = 400
 _TAG = "tag:yaml.org,2002:"
 
 
-class UnreadableError(TenonError):
+class UnreadableDocumentError(TenonError):
     """A document that cannot be read. The message is one sentence."""
 
 
 def check_tag(tag: str | None, expected: str, line: int) -> None:
     """Refuse any tag except the default one of a list or mapping."""
     if tag not in (None, "!", _TAG + expected):
-        raise UnreadableError(f"line {line}: tag {tag!r} is not known in manifests")
+        raise UnreadableDocumentError(f"line {line}: tag {tag!r} is not known in manifests")
 
 
 def scalar_value(event: Any, line: int) -> Any:
@@ -38,10 +38,10 @@ def scalar_value(event: Any, line: int) -> Any:
     if tag in ("!", _TAG + "str") or (tag is None and not event.implicit[0]):
         return text
     if tag is not None and tag not in {_TAG + name for name in ("int", "float", "bool", "null")}:
-        raise UnreadableError(f"line {line}: tag {tag!r} is not known in manifests")
+        raise UnreadableDocumentError(f"line {line}: tag {tag!r} is not known in manifests")
     value = plain_value(text, line)
     if tag is not None and isinstance(value, str):
-        raise UnreadableError(f"line {line}: {text[:80]!r} is not a value of tag {tag!r}")
+        raise UnreadableDocumentError(f"line {line}: {text[:80]!r} is not a value of tag {tag!r}")
     return value
 
 
@@ -60,7 +60,7 @@ def plain_value(text: str, line: int = 0) -> Any:
     if text[0] not in "+-.0123456789":
         return text
     if _NO_NUMBER.fullmatch(text):
-        raise UnreadableError(f"line {line}: {text} is not a number that a manifest can contain")
+        raise UnreadableDocumentError(f"line {line}: {text} is not a number that a manifest can contain")
     try:
         if _INTEGER.fullmatch(text) and len(text) <= _MAX_DIGITS:
             return int(text.replace("_", ""))
@@ -71,7 +71,7 @@ def plain_value(text: str, line: int = 0) -> Any:
         if _FLOAT.fullmatch(text) and any(character.isdigit() for character in text):
             number = float(text.replace("_", "")) if len(text) <= _MAX_DIGITS else float("inf")
             if number in (float("inf"), float("-inf")):
-                raise UnreadableError(f"line {line}: {text[:80]} is too large for any field")
+                raise UnreadableDocumentError(f"line {line}: {text[:80]} is too large for any field")
             return number
     except ValueError:
         return text

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import yaml
 
-from tenon.manifests.yaml_scalars import UnreadableError, check_tag, scalar_value
+from tenon.manifests.yaml_scalars import UnreadableDocumentError, check_tag, scalar_value
 
 
 def read_json(text: str, deepest: int) -> Any | None:
@@ -91,7 +91,7 @@ class _Open:
     line: int = 0
 
 
-def read_documents(text: str) -> Iterator[tuple[int, Any | UnreadableError]]:
+def read_documents(text: str) -> Iterator[tuple[int, Any | UnreadableDocumentError]]:
     """Yield the number of each document, from 1, with its value or the error. An empty document's value is None.
 
     A YAML syntax error ends the text. Documents before it are returned. The document that contains the error is not,
@@ -105,7 +105,7 @@ def read_documents(text: str) -> Iterator[tuple[int, Any | UnreadableError]]:
     try:
         loader = _Loader(text)
     except yaml.YAMLError as error:
-        yield 1, UnreadableError(_sentence(error, text))
+        yield 1, UnreadableDocumentError(_sentence(error, text))
         return
     try:
         loader.get_event()  # the start of the stream
@@ -118,18 +118,18 @@ def read_documents(text: str) -> Iterator[tuple[int, Any | UnreadableError]]:
             event = loader.get_event()
             if not ended:
                 yield number, value
-    except UnreadableError as error:  # the following documents cannot be located reliably
+    except UnreadableDocumentError as error:  # the following documents cannot be located reliably
         yield number, error
     except (yaml.YAMLError, UnicodeError) as error:
-        yield max(1, number), UnreadableError(_sentence(error, text))
+        yield max(1, number), UnreadableDocumentError(_sentence(error, text))
     finally:
         loader.dispose()
 
 
-def _document(loader: Any) -> tuple[Any | UnreadableError, bool]:
+def _document(loader: Any) -> tuple[Any | UnreadableDocumentError, bool]:
     """Return the value, and whether the text ends the document explicitly with ``...``."""
     builder = _Builder()
-    fault: UnreadableError | None = None
+    fault: UnreadableDocumentError | None = None
     while True:
         event = loader.get_event()
         if isinstance(event, yaml.DocumentEndEvent):
@@ -137,7 +137,7 @@ def _document(loader: Any) -> tuple[Any | UnreadableError, bool]:
         if fault is None:
             try:
                 builder.take(event)
-            except UnreadableError as error:
+            except UnreadableDocumentError as error:
                 fault = error
         builder.count_depth(event, event.start_mark.line + 1)
 
@@ -161,7 +161,7 @@ class _Builder:
         if isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
             self._depth += 1
             if self._depth > MAX_DEPTH:
-                raise UnreadableError(f"line {line}: lists and mappings nest deeper than {MAX_DEPTH}")
+                raise UnreadableDocumentError(f"line {line}: lists and mappings nest deeper than {MAX_DEPTH}")
         elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
             self._depth -= 1
 
@@ -177,11 +177,11 @@ class _Builder:
             if event.anchor not in self._anchors:
                 open_here = any(item.anchor == event.anchor for item in self._stack)
                 why = "refers to itself" if open_here else "names nothing before it"
-                raise UnreadableError(f"line {line}: alias *{event.anchor} {why}")
+                raise UnreadableDocumentError(f"line {line}: alias *{event.anchor} {why}")
             value, weight = self._anchors[event.anchor]
             self._aliased += weight
             if self._aliased > MAX_ALIASED:
-                raise UnreadableError(f"line {line}: its aliases expand to more than {MAX_ALIASED} values")
+                raise UnreadableDocumentError(f"line {line}: its aliases expand to more than {MAX_ALIASED} values")
             self._add(value, weight, line, None, value if isinstance(value, str) else None)
         elif isinstance(event, yaml.SequenceStartEvent):
             check_tag(event.tag, "seq", line)
@@ -217,14 +217,14 @@ class _Builder:
             parent.value.append(value)
         elif parent.key is None:
             if text is None:
-                raise UnreadableError(f"line {line}: a key is not a plain text")
+                raise UnreadableDocumentError(f"line {line}: a key is not a plain text")
             parent.key, parent.merging = text, merging
         elif parent.merging:
             parent.merged += _merged(value, line)
             parent.key, parent.merging = None, False
         else:
             if parent.key in parent.value:
-                raise UnreadableError(
+                raise UnreadableDocumentError(
                     f"line {line}: key {parent.key[:80]!r} is given twice: remove one; kubectl takes the last"
                 )
             parent.value[parent.key] = value
@@ -234,7 +234,7 @@ class _Builder:
 def _merged(value: Any, line: int) -> list[dict[str, Any]]:
     parts = value if isinstance(value, list) else [value]
     if not all(isinstance(part, dict) for part in parts):
-        raise UnreadableError(f"line {line}: << merges mappings only")
+        raise UnreadableDocumentError(f"line {line}: << merges mappings only")
     return parts
 
 

@@ -15,7 +15,7 @@ import yaml
 
 from tenon.manifests.paths import Path
 from tenon.manifests.source_map import Lines, find_documents
-from tenon.manifests.yaml_scalars import UnreadableError, plain_value
+from tenon.manifests.yaml_scalars import UnreadableDocumentError, plain_value
 
 MAX_WIDTH = 120
 """Maximum columns of a line including its comment. A longer comment goes above the line."""
@@ -37,7 +37,7 @@ def _text(dumper: Any, text: str) -> Any:
     style = "|" if "\n" in text.strip("\n") else '"' if '"' not in text and _is_quoted(text) else None
     try:
         reads_back = isinstance(plain_value(text), str) and _RARE_BREAKS.isdisjoint(text)
-    except UnreadableError:
+    except UnreadableDocumentError:
         reads_back = False
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style if reads_back else '"')
 

@@ -54,7 +54,7 @@ class SettleReplacementsInput(Message):
     cluster: str
     command: DisruptionCommand
     outcome: str
-    """A value of `tenon.disruption.commands.awaited_replacements.Outcome`."""
+    """A value of `tenon.disruption.commands.awaited_replacements.ReplacementOutcome`."""
     text: str
     """What became of the replacement, in a clause."""
     claims: list[str]

@@ -38,7 +38,7 @@ class BehaviorDifference:
 
 
 @dataclass(frozen=True, slots=True)
-class Objects:
+class MigratedObjects:
     """What the rules look at, in the version of v1."""
 
     pools: Sequence[JsonObject] = field(default=())
@@ -54,15 +54,15 @@ class Objects:
     """Karpenter's feature gates that are stated."""
 
 
-Rule = Callable[[Objects], Iterator[BehaviorDifference]]
+Rule = Callable[[MigratedObjects], Iterator[BehaviorDifference]]
 
 
-def differences(objects: Objects) -> list[BehaviorDifference]:
+def differences(objects: MigratedObjects) -> list[BehaviorDifference]:
     """Return what would behave otherwise, in the order of the rules."""
     return [item for rule in RULES for item in rule(objects)]
 
 
-def _forgotten_drift(objects: Objects) -> Iterator[BehaviorDifference]:
+def _forgotten_drift(objects: MigratedObjects) -> Iterator[BehaviorDifference]:
     owners = {
         "NodePool": {_name(pool): pool for pool in objects.pools},
         "EC2NodeClass": {_name(node_class): node_class for node_class in objects.classes},
@@ -86,7 +86,7 @@ def _differ(owner: JsonObject, claim: JsonObject, key: str) -> bool:
     return same_version and key in ours and key in its and ours[key] != its[key]
 
 
-def _begun_disruptions(objects: Objects) -> Iterator[BehaviorDifference]:
+def _begun_disruptions(objects: MigratedObjects) -> Iterator[BehaviorDifference]:
     leaving = {
         str((claim.get("status") or {}).get("providerID") or "")
         for claim in objects.claims
@@ -100,7 +100,7 @@ def _begun_disruptions(objects: Objects) -> Iterator[BehaviorDifference]:
             yield BehaviorDifference("Node", _name(node), "QRK-01", sentence)
 
 
-def _old_objects(objects: Objects) -> Iterator[BehaviorDifference]:
+def _old_objects(objects: MigratedObjects) -> Iterator[BehaviorDifference]:
     sentences = {
         "Provisioner": "becomes a NodePool, unless it is older than a NodePool; Karpenter since 0.33 ignores it.",
         "AWSNodeTemplate": "becomes an EC2NodeClass; Karpenter since 0.33 ignores it.",
@@ -116,7 +116,7 @@ def _old_objects(objects: Objects) -> Iterator[BehaviorDifference]:
             yield BehaviorDifference("Node", _name(node), "LEG-01", sentence, "see docs/migrate.md#from-v1alpha5")
 
 
-def _consolidation(objects: Objects) -> Iterator[BehaviorDifference]:
+def _consolidation(objects: MigratedObjects) -> Iterator[BehaviorDifference]:
     for pool in objects.pools:
         policy = field_at(pool, "spec", "disruption", "consolidationPolicy") or "WhenEmptyOrUnderutilized"
         after = str(field_at(pool, "spec", "disruption", "consolidateAfter") or "0s")
@@ -128,14 +128,14 @@ def _consolidation(objects: Objects) -> Iterator[BehaviorDifference]:
             yield BehaviorDifference("NodePool", _name(pool), "WSH-01", sentence)
 
 
-def _limits(objects: Objects) -> Iterator[BehaviorDifference]:
+def _limits(objects: MigratedObjects) -> Iterator[BehaviorDifference]:
     for pool in objects.pools:
         if manages_pool(pool) and "nodes" in (field_at(pool, "spec", "limits") or {}):
             sentence = "The limit of nodes also holds within a batch, which Karpenter exceeds."
             yield BehaviorDifference("NodePool", _name(pool), "QRK-18", sentence)
 
 
-def _repairs(objects: Objects) -> Iterator[BehaviorDifference]:
+def _repairs(objects: MigratedObjects) -> Iterator[BehaviorDifference]:
     if not objects.gates.get("NodeRepair"):
         return
     for pool in objects.pools:
@@ -150,7 +150,7 @@ def _repairs(objects: Objects) -> Iterator[BehaviorDifference]:
             yield BehaviorDifference("NodePool", _name(pool), "N15-128", sentence, action)
 
 
-def _static_pools(objects: Objects) -> Iterator[BehaviorDifference]:
+def _static_pools(objects: MigratedObjects) -> Iterator[BehaviorDifference]:
     for pool in objects.pools:
         if manages_pool(pool) and field_at(pool, "spec", "replicas") is not None:
             if not objects.gates.get("StaticCapacity"):
@@ -162,7 +162,7 @@ def _static_pools(objects: Objects) -> Iterator[BehaviorDifference]:
                 yield BehaviorDifference("NodePool", _name(pool), "DIS-02", sentence)
 
 
-def _user_data(objects: Objects) -> Iterator[BehaviorDifference]:
+def _user_data(objects: MigratedObjects) -> Iterator[BehaviorDifference]:
     for node_class in objects.classes:
         text = str(field_at(node_class, "spec", "userData") or "")
         if "register-with-taints" in text and "NodeConfig" in text:
@@ -194,7 +194,7 @@ def _has_pid(node_class: JsonObject) -> bool:
     return "pid" in reserved or any(str(amount) in ("100%", "100.0%") for amount in thresholds.values())
 
 
-def _gated(objects: Objects) -> Iterator[BehaviorDifference]:
+def _gated(objects: MigratedObjects) -> Iterator[BehaviorDifference]:
     for items, gate, row in ((objects.overlays, "NodeOverlay", "GAT-04"), (objects.buffers, "CapacityBuffer", "CB-01")):
         if not objects.gates.get(gate):
             for item in items:
@@ -202,7 +202,7 @@ def _gated(objects: Objects) -> Iterator[BehaviorDifference]:
                 yield BehaviorDifference(str(item["kind"]), _name(item), row, sentence)
 
 
-def _pods(objects: Objects) -> Iterator[BehaviorDifference]:
+def _pods(objects: MigratedObjects) -> Iterator[BehaviorDifference]:
     for pod in objects.pods:
         spec = pod.get("spec") or {}
         if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):

@@ -11,7 +11,7 @@ from tenon.resources import CPU, MEMORY
 _UNITS = {CPU: " CPU", MEMORY: "Gi"}
 
 
-class Part(NamedTuple):
+class BarPart(NamedTuple):
     """What requests some of a resource."""
 
     amount: int
@@ -24,7 +24,7 @@ class Part(NamedTuple):
     """The text in it, which is cut where it does not fit."""
 
 
-def packed_bar(resource: str, parts: Iterable[Part], room: int, figures: str) -> Markup:
+def packed_bar(resource: str, parts: Iterable[BarPart], room: int, figures: str) -> Markup:
     """Return a bar as wide as the room, with the parts in their order, and the figures after it."""
     drawn_parts = [
         tag(

@@ -37,7 +37,7 @@ MAX_PODS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedBuffer:
     """A buffer with the object that it refers to.
 
     Without a template it stands for no pods; ``reason`` and ``why`` say why.
@@ -53,7 +53,7 @@ class Resolved:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class BufferSimulation:
     """What the last simulation found for a buffer's pods."""
 
     ready: int = 0
@@ -93,17 +93,17 @@ def why_unsupported(buffer: CapacityBuffer) -> str:
     )
 
 
-def unreadable(why: str) -> Resolved:
+def unreadable(why: str) -> ResolvedBuffer:
     """A buffer that is not valid, or whose reference cannot be read."""
-    return Resolved(RESOLUTION_FAILED, why)
+    return ResolvedBuffer(RESOLUTION_FAILED, why)
 
 
-def resolved(buffer: CapacityBuffer, target: Mapping[str, Any] | None) -> Resolved:
+def resolved(buffer: CapacityBuffer, target: Mapping[str, Any] | None) -> ResolvedBuffer:
     """Resolve a valid buffer. ``target`` is the object that it refers to, or None if that does not exist."""
     kind, name = refers_to(buffer)
     if target is None:
         reason = POD_TEMPLATE_NOT_FOUND if kind == POD_TEMPLATE else SCALABLE_REF_NOT_FOUND
-        return Resolved(reason, f"{kind} {name} does not exist: create it in the buffer's namespace")
+        return ResolvedBuffer(reason, f"{kind} {name} does not exist: create it in the buffer's namespace")
     of_template = kind == POD_TEMPLATE
     template = target["template"] if of_template else target["spec"]["template"]
     replicas = None if of_template else int(target["spec"].get("replicas", 1))
@@ -114,11 +114,15 @@ def resolved(buffer: CapacityBuffer, target: Mapping[str, Any] | None) -> Resolv
     if count > MAX_PODS:
         return unreadable(f"it reserves {count} pods, more than the limit of {MAX_PODS}: lower it")
     generation = target["metadata"].get("generation") if of_template else None
-    return Resolved(RESOLVED, "", template, count, name if of_template else "", generation)
+    return ResolvedBuffer(RESOLVED, "", template, count, name if of_template else "", generation)
 
 
 def buffer_status(
-    buffer: CapacityBuffer, resolved_buffer: Resolved, room: Room | None, now: datetime, infeasible: str = ""
+    buffer: CapacityBuffer,
+    resolved_buffer: ResolvedBuffer,
+    room: BufferSimulation | None,
+    now: datetime,
+    infeasible: str = "",
 ) -> CapacityBufferStatus:
     """Return the buffer's new status.
 
@@ -161,7 +165,9 @@ def condition_reasons(conditions: Sequence[Condition]) -> dict[str, str]:
     return {condition.type: condition.reason for condition in conditions}
 
 
-def _provisioning(resolved_buffer: Resolved, room: Room | None, infeasible: str) -> tuple[bool, str, str] | None:
+def _provisioning(
+    resolved_buffer: ResolvedBuffer, room: BufferSimulation | None, infeasible: str
+) -> tuple[bool, str, str] | None:
     """Return the status, reason and message of the condition Provisioning; None if nothing is known yet."""
     if resolved_buffer.template is None:
         return False, NOT_READY, "the buffer is not ready for provisioning"

@@ -29,7 +29,7 @@ from tenon.scheduling.offerings.hourly_cost import (
 
 
 @dataclass(frozen=True, slots=True)
-class Purchase:
+class BoughtOffering:
     """What one node of a NodePool, or a NodeClaim that will become one, was bought as."""
 
     pool: str
@@ -89,7 +89,7 @@ class PoolOfferingPrices:
         return prices
 
 
-def costs_of(purchases: Iterable[Purchase], pools_with_types: PoolTypes) -> dict[str, int]:
+def costs_of(purchases: Iterable[BoughtOffering], pools_with_types: PoolTypes) -> dict[str, int]:
     """Return what the nodes of each NodePool cost, in micro-dollars an hour."""
     prices = PoolOfferingPrices(pools_with_types)
     costs: dict[str, int] = {}
@@ -120,7 +120,7 @@ def cost_usage(pool: str, costs: Mapping[str, int]) -> Resources:
 def with_cost_limits(
     pools: Sequence[Pool],
     pools_with_types: PoolTypes,
-    purchases: Callable[[], Iterable[Purchase]],
+    purchases: Callable[[], Iterable[BoughtOffering]],
     policy: PlanPolicy,
 ) -> list[Pool]:
     """Return the NodePools with their limits on costs.

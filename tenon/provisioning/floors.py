@@ -11,7 +11,7 @@ from typing import Any
 
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
-from tenon.provisioning.buffer_status import RESOLVED, Resolved
+from tenon.provisioning.buffer_status import RESOLVED, ResolvedBuffer
 from tenon.resources import format_quantity
 from tenon.schedule.desired import PoolDemand
 
@@ -24,21 +24,21 @@ _PART = {"cpu": 1000, "memory": 4 * 2**30}
 """About the size of each of them, in the units of `tenon.resources`: small enough for nodes of every size."""
 
 
-def floors(pool: NodePool, demand: PoolDemand) -> dict[str, Resolved]:
-    """Return the pods that stand for the floor of a NodePool, by key as `Resolved`.
+def floors(pool: NodePool, demand: PoolDemand) -> dict[str, ResolvedBuffer]:
+    """Return the pods that stand for the floor of a NodePool, by key as `ResolvedBuffer`.
 
     For a number of nodes there is one pod for each, none with another on one node. Spare resources are divided into
     equal parts, which may be on different nodes.
     """
     result = {}
     if demand.floor_nodes:
-        result[f"{NAMESPACE}/{pool.metadata.name}-nodes"] = Resolved(
+        result[f"{NAMESPACE}/{pool.metadata.name}-nodes"] = ResolvedBuffer(
             RESOLVED, "", _template(pool, {}, apart=True), demand.floor_nodes
         )
     if demand.floor_spare:
         parts = _parts(demand.floor_spare)
         requests = {name: format_quantity(name, -(-units // parts)) for name, units in demand.floor_spare.items()}
-        result[f"{NAMESPACE}/{pool.metadata.name}-spare"] = Resolved(
+        result[f"{NAMESPACE}/{pool.metadata.name}-spare"] = ResolvedBuffer(
             RESOLVED, "", _template(pool, requests, apart=False), parts
         )
     return result

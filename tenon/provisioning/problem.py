@@ -13,7 +13,7 @@ from tenon.kube.node_affinity import accepts_pool
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.kube.pool_reasons import Clause, NoPlace, Obstacle
-from tenon.provisioning.cost_limits import Purchase, priced_nodes, with_cost_limits
+from tenon.provisioning.cost_limits import BoughtOffering, priced_nodes, with_cost_limits
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pools import scheduling_pool
 from tenon.provisioning.readiness import FRESH, Checks, what_makes_unusable
@@ -55,7 +55,7 @@ class PlannedCluster(Surroundings, Protocol):
         """What the pool's nodes and claims use of its limits, including the limit on ``nodes``."""
         ...
 
-    def purchases(self) -> Sequence[Purchase]:
+    def purchases(self) -> Sequence[BoughtOffering]:
         """What the nodes and claims of all NodePools were bought as."""
         ...
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tenon.apis.nodepool import NodePool
 from tenon.kube.pod import Pod
 from tenon.messages.explanation import Explanation
-from tenon.provisioning.cost_limits import Purchase, with_cost_limits
+from tenon.provisioning.cost_limits import BoughtOffering, with_cost_limits
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pools import scheduling_pool
 from tenon.provisioning.purchase import explanation
@@ -23,7 +23,7 @@ def static_node(
     daemons: Sequence[Pod],
     namespaces: Mapping[str, Mapping[str, str]],
     policy: PlanPolicy,
-    purchases: Sequence[Purchase] = (),
+    purchases: Sequence[BoughtOffering] = (),
     count: int = 1,
 ) -> tuple[PlannedClaim, Explanation]:
     """Return a node of the pool, without pods, and why its NodeClaims are bought.

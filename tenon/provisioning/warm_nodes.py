@@ -23,7 +23,7 @@ from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.messages.explanation import Explanation
-from tenon.provisioning.cost_limits import Purchase, with_cost_limits
+from tenon.provisioning.cost_limits import BoughtOffering, with_cost_limits
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pools import is_available, scheduling_pool
 from tenon.provisioning.purchase import explanation
@@ -149,7 +149,7 @@ def warm_node(
     daemons: Sequence[Pod],
     namespaces: Mapping[str, Mapping[str, str]],
     policy: PlanPolicy,
-    purchases: Sequence[Purchase] = (),
+    purchases: Sequence[BoughtOffering] = (),
 ) -> tuple[PlannedClaim, Explanation]:
     """Return a warm node of the pool, without pods, and why it is bought.
 

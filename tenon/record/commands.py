@@ -17,7 +17,7 @@ from tenon.record.entries import (
     RecordedPurchase,
 )
 from tenon.record.origin import Origin
-from tenon.record.room import Room
+from tenon.record.room import EntryRoom
 from tenon.sentences import shortened
 
 ACTOR = "disruption"
@@ -29,7 +29,7 @@ def command_entry(origin: Origin, at: datetime, command: DisruptionCommand, firs
 
     ``first_run``: the first run of its workflow. The same nodes may get the same command again after a refusal.
     """
-    room = Room()
+    room = EntryRoom()
     return CommandEntry(
         id=f"command/{origin.cluster}/{command.id}/{first_run}",
         at=at,
@@ -52,7 +52,7 @@ def command_entry(origin: Origin, at: datetime, command: DisruptionCommand, firs
     )
 
 
-def _purchase(replacement: Replacement, room: Room) -> RecordedPurchase:
+def _purchase(replacement: Replacement, room: EntryRoom) -> RecordedPurchase:
     annotations = (replacement.body.get("metadata") or {}).get("annotations")
     pods = [pod.key for pod in planned_pods(annotations)]
     return RecordedPurchase(
@@ -83,7 +83,7 @@ def command_end_entry(
         result: what became of it.
         started: when it started.
     """
-    room = Room()
+    room = EntryRoom()
     leaving_claims = sorted({*result.accepted, *result.leaving})
     created = [] if result.failure else [replacement.name for replacement in command.replacements]
     return CommandEndEntry(

@@ -14,7 +14,7 @@ from tenon.messages.offerings import OfferingRef
 from tenon.node.leave_text import command_text
 from tenon.record.entries import LaunchEntry, RecordedNode, RefusalEntry
 from tenon.record.origin import Origin
-from tenon.record.room import Room
+from tenon.record.room import EntryRoom
 from tenon.sentences import shortened
 
 MAX_TEXT = 2000
@@ -82,7 +82,7 @@ def refusal_entry(
         pool=claim.pool,
         code=code,
         message=shortened(message, MAX_TEXT),
-        offerings=Room().names(map(_offering_text, offerings)),
+        offerings=EntryRoom().names(map(_offering_text, offerings)),
         offering_count=len(offerings),
         attempt=max(1, attempt),
     )

@@ -11,7 +11,7 @@ from tenon.messages.explanation import Explanation
 from tenon.record.entries import MAX_LISTED, PlanEntry, RecordedPurchase
 from tenon.record.kept_inputs import NOT_KEPT, KeptInputs
 from tenon.record.origin import Origin
-from tenon.record.room import Room
+from tenon.record.room import EntryRoom
 from tenon.scheduling.model import Plan
 
 
@@ -42,7 +42,7 @@ def plan_entry(
         inputs: where its inputs are.
         seconds: how long the decision took.
     """
-    room = Room()
+    room = EntryRoom()
     bought = zip(plan.claims, claims, explanations, strict=True)
     purchases = [
         RecordedPurchase(

@@ -19,7 +19,7 @@ _QUOTES = 4
 """Characters that JSON needs around each text."""
 
 
-class Room:
+class EntryRoom:
     """How many more characters the lists of an entry may have. What comes first is named first."""
 
     def __init__(self, characters: int = ROOM) -> None:

@@ -15,7 +15,7 @@ from tenon.provisioning.plan_digest import TYPES
 from tenon.record.entries import DecidedCommand, DisruptionEntry
 from tenon.record.kept_inputs import NOT_KEPT, KeptInputs
 from tenon.record.origin import Origin
-from tenon.record.room import Room
+from tenon.record.room import EntryRoom
 
 
 def decision_digest(commands: Sequence[Command]) -> str:
@@ -72,7 +72,7 @@ def disruption_entry(
     inputs: KeptInputs = NOT_KEPT,
 ) -> DisruptionEntry:
     """Return the entry of a decision. ``refusals``: what `refused` says of it; ``inputs``: where its inputs are."""
-    room = Room()
+    room = EntryRoom()
     return DisruptionEntry(
         id=f"disruption/{origin.run}/{at.isoformat()}",
         at=at,
@@ -93,7 +93,7 @@ def disruption_entry(
     )
 
 
-def _command(command: Command, room: Room) -> DecidedCommand:
+def _command(command: Command, room: EntryRoom) -> DecidedCommand:
     return DecidedCommand(
         reason=camel_case(command.reason),
         decision=command.decision,

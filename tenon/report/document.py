@@ -8,7 +8,7 @@ from typing import Any
 from tenon.fleet.document import to_document as fleet_document
 from tenon.kube.timestamps import format_instant
 from tenon.report.ahead import Ahead
-from tenon.report.happened import Carried, Group, Happened
+from tenon.report.happened import Carried, EntryGroup, Happened
 from tenon.report.report import Past, Report
 from tenon.resources import format_quantity
 
@@ -94,7 +94,7 @@ def _happened(happened: Happened) -> dict[str, Any]:
     }
 
 
-def _groups(groups: Sequence[Group], names: Sequence[str]) -> list[dict[str, Any]]:
+def _groups(groups: Sequence[EntryGroup], names: Sequence[str]) -> list[dict[str, Any]]:
     return [
         {
             **dict(zip(names, group.key, strict=True)),

@@ -27,7 +27,7 @@ _INTERRUPTIONS = frozenset(camel_case(notice) for notice in NoticeKind if notice
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class EntryGroup:
     """What has the same key: how many there are, and their sums."""
 
     key: tuple[str, ...]
@@ -111,7 +111,7 @@ class Happened:
     """The ends of NodeClaims that never had an instance: no node was removed."""
     refusals: Sequence[RefusalEntry]
     commands: Sequence[Carried]
-    actors: Sequence[Group]
+    actors: Sequence[EntryGroup]
     """By actor and by what it did."""
 
     @property
@@ -125,7 +125,7 @@ class Happened:
         return [removal for removal in self.removals if camel_case(removal.reason) in _INTERRUPTIONS]
 
     @property
-    def launched(self) -> list[Group]:
+    def launched(self) -> list[EntryGroup]:
         """Launches by NodePool, capacity type and instance type, the most frequent first. Dollars are hourly prices."""
         facts = ((entry.facts, entry.at) for entry in self.launches)
         return _grouped(
@@ -133,7 +133,7 @@ class Happened:
         )
 
     @property
-    def removed(self) -> list[Group]:
+    def removed(self) -> list[EntryGroup]:
         """Removals by reason, the most frequent first. Dollars are what the nodes cost in their lives."""
         return _grouped(
             ((camel_case(entry.reason),), entry.cost, entry.pods, _lived(entry).total_seconds(), entry.at)
@@ -147,14 +147,14 @@ class Happened:
         return sorted(blocks, key=lambda item: (-item[1].seconds, item[1].since))
 
     @property
-    def drain_blockers(self) -> list[Group]:
+    def drain_blockers(self) -> list[EntryGroup]:
         """What kept these drains, with how many, the most frequent first. Seconds are how long the nodes waited."""
         return _grouped(
             ((block.cause,), 0.0, block.pod_count, block.seconds, block.since) for _, block in self.blocked_drains
         )
 
     @property
-    def refused(self) -> list[Group]:
+    def refused(self) -> list[EntryGroup]:
         """Refusals by code and offering, the most frequent first."""
         return _grouped(
             ((entry.code, offering), 0.0, 0, 0.0, entry.at)
@@ -215,7 +215,7 @@ def happened(entries: Iterable[Entry], since: datetime, until: datetime) -> Happ
         unlaunched=sorted(unlaunched, key=lambda entry: entry.at),
         refusals=sorted(refusals, key=lambda entry: entry.at),
         commands=sorted(commands, key=lambda carried: carried.at),
-        actors=[Group(deed, count, last_at=last_at[deed]) for deed, count in _most_first(actors)],
+        actors=[EntryGroup(deed, count, last_at=last_at[deed]) for deed, count in _most_first(actors)],
     )
 
 
@@ -254,13 +254,13 @@ def _most_first(counts: Counter[tuple[str, str]]) -> list[tuple[tuple[str, str],
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def _grouped(items: Iterable[tuple[tuple[str, ...], float, int, float, datetime]]) -> list[Group]:
+def _grouped(items: Iterable[tuple[tuple[str, ...], float, int, float, datetime]]) -> list[EntryGroup]:
     groups: dict[tuple[str, ...], list[tuple[float, int, float, datetime]]] = defaultdict(list)
     for key, dollars, pods, seconds, at in items:
         groups[key].append((dollars, pods, seconds, at))
     return sorted(
         (
-            Group(
+            EntryGroup(
                 key=key,
                 count=len(members),
                 dollars=sum(dollars for dollars, _, _, _ in members),

@@ -49,7 +49,7 @@ class DayRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class PoolNow:
     """What a NodePool has now."""
 
     nodes: int
@@ -99,7 +99,7 @@ def mark_of(demand: PoolDemand) -> Mark:
     return Mark.LIMITS if demand.limits else Mark.NOTHING
 
 
-def estimate(segments: Sequence[Segment], running: Running) -> Estimate | None:
+def estimate(segments: Sequence[Segment], running: PoolNow) -> Estimate | None:
     """Return what the segments cost; None if no node runs whose price could tell."""
     if not running.nodes:
         return None

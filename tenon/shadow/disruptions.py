@@ -32,7 +32,7 @@ from tenon.shadow.kube_scheduling import bind, is_plain
 from tenon.shadow.nodes import ModelNode, OfferingPrices
 from tenon.shadow.pods import WAITS
 from tenon.shadow.purchases import add_claims
-from tenon.shadow.view import ModelView, PodFacts
+from tenon.shadow.view import ModelView, ShadowPodFacts
 from tenon.shadow.waiting_commands import claims_of, due_commands, waiting
 from tenon.simulation.decisions import PlanQuestion
 from tenon.simulation.model_after import model_after
@@ -50,7 +50,7 @@ class Rules:
 
     policies: Mapping[str, PoolPolicy]
     """By NodePool."""
-    facts: PodFacts
+    facts: ShadowPodFacts
     gates: FeatureGates
     prices: OfferingPrices
     boot: float

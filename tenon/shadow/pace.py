@@ -19,7 +19,7 @@ PODS_FIRST_SECONDS = 1.0
 
 
 @dataclass(slots=True)
-class Pace:
+class ShadowPace:
     """When the next pass begins, and where it goes on."""
 
     due: float = 0.0

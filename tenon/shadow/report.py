@@ -15,7 +15,7 @@ from tenon.shadow.batches import BatchComparison, Purchases, why_different
 from tenon.shadow.cluster import Disturbance
 from tenon.shadow.disruptions import VALIDATION_SECONDS, ModelCommand
 from tenon.shadow.ledger import Rates
-from tenon.shadow.saved import Totals
+from tenon.shadow.saved import ShadowTotals
 
 Document = dict[str, Any]
 MAX_RISKS = 50
@@ -40,7 +40,7 @@ class ShadowReport:
 
     at: float
     """When it was made, in seconds since the epoch."""
-    totals: Totals
+    totals: ShadowTotals
     rates: Rates
     risks: Risks
     boot: float

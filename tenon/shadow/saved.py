@@ -27,7 +27,7 @@ LEAST = 1e-6
 """Dollars an hour from which on two purchases differ."""
 
 
-class Place(NamedTuple):
+class PodPlace(NamedTuple):
     """Where a pod of the model is."""
 
     node: str
@@ -55,7 +55,7 @@ class SavedNode:
 
 
 @dataclass(slots=True)
-class Totals:
+class ShadowTotals:
     """All that is kept besides nodes, places and comparisons. It has a fixed size, but for the samples."""
 
     version: int
@@ -126,7 +126,11 @@ def node_text(node: ModelNode) -> bytes:
 
 
 def restored(
-    node_texts: Iterable[bytes], places: Mapping[str, Place], pods: Iterable[LivePod], totals: Totals, now: float
+    node_texts: Iterable[bytes],
+    places: Mapping[str, PodPlace],
+    pods: Iterable[LivePod],
+    totals: ShadowTotals,
+    now: float,
 ) -> ModelCluster:
     """Return the model as it was, with the pods of now. New pods wait, as if they had just come.
 
@@ -156,7 +160,7 @@ def restored(
     for live in pods:
         if live.ends:
             continue
-        place = places.get(live.uid, Place(WAITS, live.pod.created))
+        place = places.get(live.uid, PodPlace(WAITS, live.pod.created))
         cluster.add_pod(live.created_at(place.created), now)
         node = OUTSIDE if live.outside else place.node
         if node == OUTSIDE or node in nodes:
@@ -167,6 +171,6 @@ def restored(
     return cluster
 
 
-def places_of(cluster: ModelCluster) -> dict[str, Place]:
+def places_of(cluster: ModelCluster) -> dict[str, PodPlace]:
     """Return the place of each pod, by UID, without those that are outside of NodePools."""
-    return {uid: Place(pod.node, pod.live.pod.created) for uid, pod in cluster.pods.items() if pod.node != OUTSIDE}
+    return {uid: PodPlace(pod.node, pod.live.pod.created) for uid, pod in cluster.pods.items() if pod.node != OUTSIDE}

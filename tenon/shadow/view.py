@@ -16,7 +16,7 @@ from tenon.kube.pod import Pod
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget
 from tenon.kube.records import PodRecord
 from tenon.kube.timestamps import clock_instant
-from tenon.provisioning.cost_limits import Purchase
+from tenon.provisioning.cost_limits import BoughtOffering
 from tenon.provisioning.problem import Surroundings
 from tenon.resources import CPU, Resources
 from tenon.rollout.revisions import class_key
@@ -26,7 +26,7 @@ from tenon.shadow.nodes import ModelNode, version_of
 
 
 @dataclass(frozen=True, slots=True)
-class PodFacts:
+class ShadowPodFacts:
     """What disruption asks about pods."""
 
     budgets_of: Callable[[PodRecord], Sequence[PodDisruptionBudget]]
@@ -71,9 +71,9 @@ class ModelView:
         """What the pool's nodes use of its limits."""
         return self.cluster.pool_usage(pool)
 
-    def purchases(self) -> list[Purchase]:
+    def purchases(self) -> list[BoughtOffering]:
         """What the nodes of all NodePools were bought as."""
-        return [Purchase(node.pool, *node.offering) for node in self.cluster.nodes.values()]
+        return [BoughtOffering(node.pool, *node.offering) for node in self.cluster.nodes.values()]
 
     def versions(self) -> dict[str, str]:
         """Return what new nodes of each NodePool would be (`version_of`)."""
@@ -90,7 +90,9 @@ class ModelView:
         """Return the nodes as disruption sees them."""
         return [self._managed(node, versions) for node in self.cluster.nodes.values()]
 
-    def node_details(self, facts: PodFacts) -> Callable[[Mapping[str, Sequence[InstanceType]]], dict[str, NodeDetail]]:
+    def node_details(
+        self, facts: ShadowPodFacts
+    ) -> Callable[[Mapping[str, Sequence[InstanceType]]], dict[str, NodeDetail]]:
         """Return a function that gives the details of the nodes that stay, by name, with the prices of types."""
         versions = self.versions()
         graceful = {
@@ -133,7 +135,7 @@ class ModelView:
         self,
         node: ModelNode,
         prices: PoolPrices,
-        facts: PodFacts,
+        facts: ShadowPodFacts,
         versions: Mapping[str, str],
         graceful: Collection[str],
     ) -> NodeDetail:

@@ -12,7 +12,7 @@ from tenon.sentences import counted
 from tenon.simulation.difference import NodeKind, PlanDifference, PodChange, difference
 from tenon.simulation.document import Document
 from tenon.simulation.html_report import plan_sections
-from tenon.simulation.report import Report
+from tenon.simulation.report import PlanReport
 
 DIFFERENCE_STYLE = """
 .columns{columns:34rem 2;column-gap:2.5rem} .columns>div{break-inside:avoid;padding-top:.4rem}.columns h3{margin-top:0}
@@ -35,7 +35,7 @@ _FIGURES: Sequence[tuple[str, str, Callable[[float], str]]] = (
 """Title, the member of `totals`, and how it is written."""
 
 
-def compared_content(before: Report, after: Report) -> Content:
+def compared_content(before: PlanReport, after: PlanReport) -> Content:
     """Return what differs between two plans, and both plans."""
     change = difference(before.document, after.document)
     return (

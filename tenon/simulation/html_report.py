@@ -7,21 +7,21 @@ from typing import TypeVar
 
 from tenon.money import per_hour, price_text
 from tenon.page.markup import Content, Markup, joined, page, tag
-from tenon.page.packed_bar import Part, amount_text, packed_bar, share_text
+from tenon.page.packed_bar import BarPart, amount_text, packed_bar, share_text
 from tenon.page.style import STYLE, color_of_name
 from tenon.sentences import counted
 from tenon.simulation.document import Document
-from tenon.simulation.report import SHOWN, NodeReport, Report, Share, before_and_after
+from tenon.simulation.report import SHOWN, NodeReport, PlanReport, WorkloadShare, before_and_after
 
 _Entry = TypeVar("_Entry")
 
 
-def to_html(report: Report) -> str:
+def to_html(report: PlanReport) -> str:
     """Return the page."""
     return page("tenon simulate", STYLE, tag("h1", "What the autoscaler would do"), plan_content(report))
 
 
-def plan_content(report: Report, most: int | None = None) -> Content:
+def plan_content(report: PlanReport, most: int | None = None) -> Content:
     """Return what the page says below its title: the figures of the plan, and its nodes and pods.
 
     ``most``: how many entries of each section are shown; None for all.
@@ -41,7 +41,7 @@ def plan_content(report: Report, most: int | None = None) -> Content:
     )
 
 
-def plan_sections(report: Report, heading: str = "h2", most: int | None = None) -> Content:
+def plan_sections(report: PlanReport, heading: str = "h2", most: int | None = None) -> Content:
     """Return a plan's nodes and pods.
 
     Args:
@@ -109,10 +109,10 @@ def _bar(node: NodeReport, resource: str) -> Markup:
     return packed_bar(resource, (_part(share, resource) for share in node.shares), room, figures)
 
 
-def _part(share: Share, resource: str) -> Part:
+def _part(share: WorkloadShare, resource: str) -> BarPart:
     amount = share.requests.get(resource, 0)
     label = f"{share.name} x{share.count}" if share.count > 1 else share.name
-    return Part(amount, f"{label}: {amount_text(resource, amount)}", color_of_name(share.name), label)
+    return BarPart(amount, f"{label}: {amount_text(resource, amount)}", color_of_name(share.name), label)
 
 
 def _refusal(entry: Document) -> Markup:

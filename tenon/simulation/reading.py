@@ -18,7 +18,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.apis.nodeschedule import NodeSchedule
 from tenon.apis.validation import FieldError, parse
 from tenon.manifests.faults import ManifestError, Source
-from tenon.manifests.yaml_scalars import UnreadableError
+from tenon.manifests.yaml_scalars import UnreadableDocumentError
 from tenon.manifests.yaml_values import read_documents
 from tenon.schedule.desired import desired
 from tenon.simulation import manifests
@@ -135,7 +135,7 @@ def read_text(objects: Objects, file: str, text: str) -> None:
     for number, value in read_documents(text):
         is_held = is_held or value is not None
         source = Source(file, number)
-        if isinstance(value, UnreadableError):
+        if isinstance(value, UnreadableDocumentError):
             objects.faults.append(ManifestError(source, str(value)))
         elif value is not None:
             objects.add(value, source)

@@ -22,7 +22,7 @@ BOUND = (
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class WorkloadShare:
     """The resources of a node that one workload's pods, or its existing pods, use."""
 
     name: str
@@ -44,7 +44,7 @@ class NodeReport:
     alternatives: int
     """Number of other suitable instance types."""
     allocatable: Resources
-    shares: Sequence[Share]
+    shares: Sequence[WorkloadShare]
     why: str = ""
     """Why the plan chose this type, as a sentence; empty for an existing node."""
 
@@ -65,7 +65,7 @@ class NodeReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class PlanReport:
     """A plan in the form that is shown to users."""
 
     document: Document
@@ -111,7 +111,7 @@ class Report:
         ]
 
 
-def report(decision: SolvedProblem, document: Document) -> Report:
+def report(decision: SolvedProblem, document: Document) -> PlanReport:
     """Return the report of a plan and its document."""
     types = {pool.name: {kind.name: kind for kind in pool.instance_types} for pool in decision.problem.pools}
     nodes = []
@@ -120,7 +120,7 @@ def report(decision: SolvedProblem, document: Document) -> Report:
         shares = shares_of(claim.pods)
         daemons = subtract(claim.requests, total(share.requests for share in shares))
         if any(daemons.values()):
-            shares = [Share("DaemonSets", 0, daemons), *shares]
+            shares = [WorkloadShare("DaemonSets", 0, daemons), *shares]
         nodes.append(
             NodeReport(
                 name=entry["name"],
@@ -135,7 +135,7 @@ def report(decision: SolvedProblem, document: Document) -> Report:
                 why=entry["why"],
             )
         )
-    return Report(document, [*nodes, *_existing(decision)])
+    return PlanReport(document, [*nodes, *_existing(decision)])
 
 
 def before_and_after(totals: Document) -> str:
@@ -164,7 +164,7 @@ def _existing(decision: SolvedProblem) -> list[NodeReport]:
                 price=None,
                 alternatives=0,
                 allocatable=node.allocatable,
-                shares=[Share("there already", 0, node.used), *shares_of(pods)],
+                shares=[WorkloadShare("there already", 0, node.used), *shares_of(pods)],
             )
         )
     return nodes
@@ -174,7 +174,7 @@ def _label(labels: Mapping[str, str], key: str) -> str:
     return labels.get(key, "")
 
 
-def shares_of(pods: Sequence[Pod]) -> list[Share]:
+def shares_of(pods: Sequence[Pod]) -> list[WorkloadShare]:
     """Group pods by workload, largest first. Pods whose names differ only in the replica number form one group."""
     counts: Counter[str] = Counter()
     requests: dict[str, Resources] = {}
@@ -182,7 +182,7 @@ def shares_of(pods: Sequence[Pod]) -> list[Share]:
         name = without_replica_number(pod.key)
         counts[name] += 1
         requests[name] = total((requests.get(name, {}), pod.requests))
-    shares = [Share(name, count, requests[name]) for name, count in counts.items()]
+    shares = [WorkloadShare(name, count, requests[name]) for name, count in counts.items()]
     return sorted(shares, key=lambda share: (-share.requests.get(CPU, 0), -share.requests.get(MEMORY, 0), share.name))
 
 

@@ -18,7 +18,7 @@ from tenon.scheduling.model import NODE_CHARGE
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ValidRange:
     """The valid range of a numeric setting."""
 
     least: float
@@ -47,11 +47,11 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 """Enumerated settings that affect a plan, with their values; the first is the default."""
 NUMBERS = {
-    "NODE_CHARGE": Span(0, 1000, NODE_CHARGE),
-    "MAX_WORKLOAD_SHARE_PER_NODE": Span(0, 1, 1.0, open_below=True),
-    "MAX_HOURLY_COST": Span(0, MAX_DOLLARS, 0),
-    "VM_MEMORY_OVERHEAD_PERCENT": Span(0, 1, 0.075, open_above=True),
-    "RESERVED_ENIS": Span(0, 1000, 0, whole=True),
+    "NODE_CHARGE": ValidRange(0, 1000, NODE_CHARGE),
+    "MAX_WORKLOAD_SHARE_PER_NODE": ValidRange(0, 1, 1.0, open_below=True),
+    "MAX_HOURLY_COST": ValidRange(0, MAX_DOLLARS, 0),
+    "VM_MEMORY_OVERHEAD_PERCENT": ValidRange(0, 1, 0.075, open_above=True),
+    "RESERVED_ENIS": ValidRange(0, 1000, 0, whole=True),
 }
 """Numeric settings that affect a plan."""
 GATES = "FEATURE_GATES"

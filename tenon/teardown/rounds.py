@@ -26,7 +26,7 @@ BOUGHT_AGAIN = "it was bought while the cluster ended: stop all workers of the c
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class TerminationRefusal:
     """How often EC2 has refused to terminate an instance, and why."""
 
     times: int
@@ -42,7 +42,7 @@ class Rounds:
     """All instances that were alive in a round, by ID."""
     ended: Mapping[str, datetime] = field(default_factory=dict)
     """When each of them was no longer alive first."""
-    refused: Mapping[str, Refusal] = field(default_factory=dict)
+    refused: Mapping[str, TerminationRefusal] = field(default_factory=dict)
     alive: frozenset[str] = frozenset()
     """The instances that were alive in the last round."""
     leaving: int = 0
@@ -66,7 +66,7 @@ def after(rounds: Rounds, result: TerminateRoundResult, now: datetime) -> Rounds
     ended.update(dict.fromkeys(sorted(gone_ids), now))
     refused = {name: refusal for name, refusal in rounds.refused.items() if name in alive or name in given_up}
     for name, why in sorted(result.refusals.items()):
-        refused[name] = Refusal(refused[name].times + 1 if name in refused else 1, why)
+        refused[name] = TerminationRefusal(refused[name].times + 1 if name in refused else 1, why)
     is_quiet = not alive and not result.leaving_count
     is_changed = frozenset(alive) != rounds.alive or result.leaving_count != rounds.leaving or rounds.changed_at is None
     return Rounds(

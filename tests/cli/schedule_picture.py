@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from rich.console import Console
 
 from cli.schedule_view.week import print_weeks, weeks_of
-from tenon.schedule.week import Running
+from tenon.schedule.week import PoolNow
 from tests.cli.top_pictures import FOLDER, FORMAT
 from tests.tenon.schedule.schedules import POOL, a_schedule
 
@@ -29,7 +29,7 @@ def main() -> None:
         name="working-hours",
     )
     console = Console(record=True, width=62, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    print_weeks(weeks_of([schedule], BEGIN, {POOL: Running(NODES, PRICE)}), console)
+    print_weeks(weeks_of([schedule], BEGIN, {POOL: PoolNow(NODES, PRICE)}), console)
     path = FOLDER / "schedule-week.svg"
     path.write_text(console.export_svg(title="tenon schedule preview --week", code_format=FORMAT, unique_id="week"))
     print(f"wrote {path}")

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from cli.cost_view.report import Report
+from cli.cost_view.report import CostReport
 from cli.cost_view.table import table
 from cli.cost_view.window import CostError, read_window
 from cli.main import app
@@ -397,7 +397,7 @@ def test_bars_fill_what_is_left_of_a_terminal_and_no_line_is_longer(width: int, 
     amounts = {ConsumerKind.PODS: nanos(12.5), ConsumerKind.IDLE: nanos(3.25)}
     rows = [Row("shop/Deployment/a-rather-long-name-of-a-workload", nanos(15.75), None, amounts)]
     rows.append(Row("(idle)", nanos(4.25), ConsumerKind.IDLE, {ConsumerKind.IDLE: nanos(4.25)}))
-    report = Report(Grouping(Dimension.WORKLOAD), rows, NOW, 0.5, 2, 0)
+    report = CostReport(Grouping(Dimension.WORKLOAD), rows, NOW, 0.5, 2, 0)
     console = Console(width=width, force_terminal=True, color_system=None, file=io.StringIO())
     console.print(table(report, width, is_wide=is_wide))
     assert isinstance(console.file, io.StringIO)

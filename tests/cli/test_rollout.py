@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 from cli.main import app
 from cli.name_completion import rollout_names
 from cli.nodes import requests
-from cli.rollout_status import PoolView, RolloutView
+from cli.rollout_status import PoolView, RolloutStatus
 from cli.rollout_view.tables import print_rollout, show_document
 from tenon.apis.noderollout import NodeRollout
 from tenon.apis.validation import parse
@@ -171,7 +171,7 @@ def test_show_names_the_nodes_that_cannot_leave() -> None:
     since = datetime(2026, 1, 1, tzinfo=UTC)
     why = "pod shop/job has the annotation karpenter.sh/do-not-disrupt"
     held_node = HeldNode(claim="web-1", since=since, why=why)
-    view = RolloutView("careful", pools=[PoolView("web", "Progressing", "old", "new", held_nodes=[held_node])])
+    view = RolloutStatus("careful", pools=[PoolView("web", "Progressing", "old", "new", held_nodes=[held_node])])
     console = Console(file=io.StringIO(), width=200)
     print_rollout(view, console)
     assert f"  web-1 cannot leave since 2026-01-01 00:00:00 UTC: {why}" in console.file.getvalue().splitlines()  # type: ignore[attr-defined]

@@ -16,13 +16,13 @@ from activities import loggers
 from cli.shadow import app
 from cli.shadowing.inputs import InputsError, read_inputs
 from cli.shadowing.metrics import ShadowMetrics
-from cli.shadowing.store import Store, StoreError
+from cli.shadowing.store import ShadowFile, StoreError
 from cli.shadowing.table import fitting, show
 from cli.shadowing.warning_lines import shown_warnings
 from tenon.shadow.cluster import Disturbance
 from tenon.shadow.ledger import Ledger, Rates
 from tenon.shadow.report import Risks, document
-from tenon.shadow.saved import VERSION, Totals, node_text, places_of
+from tenon.shadow.saved import VERSION, ShadowTotals, node_text, places_of
 from tests.tenon.shadow.models import NOW, Steps, live, node_pool
 from tests.tenon.shadow.test_report import TWO, a_report, comparison
 
@@ -36,15 +36,15 @@ def a_model(count: int = 5) -> Steps:
     return steps
 
 
-def totals(steps: Steps, version: int = VERSION) -> Totals:
+def totals(steps: Steps, version: int = VERSION) -> ShadowTotals:
     ledger = Ledger()
     ledger.note(NOW, Rates(1.0, 0.5, 2, 1))
-    return Totals(version, "uid", steps.cluster.bought, steps.cluster.disturbance, Disturbance(), ledger)
+    return ShadowTotals(version, "uid", steps.cluster.bought, steps.cluster.disturbance, Disturbance(), ledger)
 
 
 def test_the_file_has_what_was_written_and_forgets_what_is_gone(tmp_path: Path) -> None:
     steps = a_model()
-    store = Store(tmp_path / "shadow.db")
+    store = ShadowFile(tmp_path / "shadow.db")
     store.save(steps.cluster, totals(steps))
     steps.feed(ended=["uid-web-0"])
     steps.feed(live("huge", cpu="60"))
@@ -52,7 +52,7 @@ def test_the_file_has_what_was_written_and_forgets_what_is_gone(tmp_path: Path) 
     store.save(steps.cluster, totals(steps))
     store.close()
 
-    again = Store(tmp_path / "shadow.db")
+    again = ShadowFile(tmp_path / "shadow.db")
     nodes, places = again.model()
     assert sorted(nodes) == sorted(node_text(node) for node in steps.cluster.nodes.values())
     assert places == places_of(steps.cluster)
@@ -68,7 +68,7 @@ def test_the_file_has_what_was_written_and_forgets_what_is_gone(tmp_path: Path) 
 def test_a_file_of_another_version_is_refused(tmp_path: Path, version: int) -> None:
     """In a file of the first version, the places of pods have no creation."""
     steps = a_model(1)
-    store = Store(tmp_path / "shadow.db")
+    store = ShadowFile(tmp_path / "shadow.db")
     store.save(steps.cluster, totals(steps, version=version))
     with pytest.raises(StoreError, match="name another file with --state"):
         store.totals()
@@ -79,23 +79,23 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "shadow.db"
     file.write_text("not a database, but long enough to be one of some other kind" * 20)
     with pytest.raises(StoreError, match="cannot be used as the state"):
-        Store(file)
+        ShadowFile(file)
 
 
 def test_a_second_shadow_does_not_begin_the_file_of_the_first_again(tmp_path: Path) -> None:
     """It would clear the sums of hours, and both would write their models into one file."""
     file = tmp_path / "shadow.db"
-    first = Store(file, exclusive=True)
+    first = ShadowFile(file, exclusive=True)
     with pytest.raises(StoreError, match=r"Another tenon shadow watches with .*shadow\.db: .* --last"):
-        Store(file, exclusive=True)
-    Store(file).close()
+        ShadowFile(file, exclusive=True)
+    ShadowFile(file).close()
     first.close()
-    Store(file, exclusive=True).close()
+    ShadowFile(file, exclusive=True).close()
 
 
 def test_a_failed_write_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     steps = a_model()
-    store = Store(tmp_path / "shadow.db")
+    store = ShadowFile(tmp_path / "shadow.db")
     store.save(steps.cluster, totals(steps))
     before = store.model()
     steps.feed(ended=[f"uid-web-{number}" for number in range(5)])
@@ -111,7 +111,7 @@ def test_the_last_report_needs_no_cluster(tmp_path: Path) -> None:
     missing = CliRunner().invoke(app, ["--last", "--state", str(file)])
     assert missing.exit_code == 2
     assert "--state names the file" in missing.stderr
-    store = Store(file)
+    store = ShadowFile(file)
     store.save_report(json.dumps(document(a_report())))
     store.close()
     printed = CliRunner().invoke(app, ["--last", "--state", str(file), "-o", "json"])

@@ -10,7 +10,7 @@ import pytest
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ForbiddenError, NotFoundError
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODEPOOLS, NODES, PODS
-from cli.shadowing.readable import UnreadableError, require_readable
+from cli.shadowing.readable import UnreadableClusterError, require_readable
 
 READ = (PODS, NODES, NODECLAIMS, NODEPOOLS, EC2NODECLASSES)
 
@@ -31,7 +31,7 @@ class Answers:
 
 
 async def refusal(**refusals: ApiError) -> str:
-    with pytest.raises(UnreadableError) as raised:
+    with pytest.raises(UnreadableClusterError) as raised:
         await require_readable(cast("Kube", Answers(refusals)), READ)
     return str(raised.value)
 

@@ -19,7 +19,7 @@ from cli.why import app, simulate_pod
 from cli.why_reading.kubernetes import KubernetesReader
 from tenon.kube.pool_reasons import NoPlace, Obstacle, ObstacleKind
 from tenon.record.lines import line_of
-from tenon.record.why.answer import Source
+from tenon.record.why.answer import FactSource
 from tenon.record.why.node_life import NodeEvent
 from tenon.record.why.pod import PodFacts, PodSources, needs_simulation, why_pod
 from tenon.simulation.document import no_place_entry
@@ -128,7 +128,7 @@ def test_a_pod_of_which_nothing_is_said_is_simulated(
     assert needs_simulation(sources)
     answer = why_pod(simulate_pod(sources)[0])
     lines = [line for section in answer.sections if section.question == question for line in section.lines]
-    assert (lines[-1].text, lines[-1].source) == (sentence, Source.SIMULATION)
+    assert (lines[-1].text, lines[-1].source) == (sentence, FactSource.SIMULATION)
     assert [line.text for line in lines[:-1]] == (["No node is bought for the pod:"] if "no type" in sentence else [])
 
 

@@ -13,7 +13,7 @@ from activities.kubernetes.client import Kube
 from cli.shadowing.inputs import Inputs, read_inputs
 from cli.shadowing.observed import ObservedCluster
 from cli.shadowing.shadow import TICK_SECONDS, Shadow
-from cli.shadowing.store import Store
+from cli.shadowing.store import ShadowFile
 from tenon.apis import labels
 from tenon.kube.decode import decode_node, decode_nodeclaim
 from tenon.kube.pod_decode import decode_pod
@@ -57,7 +57,7 @@ class Watched:
         self.version = 0
 
     def _new_shadow(self) -> Shadow:
-        return Shadow(self.observed, self.inputs, Store(self.folder / "shadow.db"), "uid", clock=lambda: self.now)
+        return Shadow(self.observed, self.inputs, ShadowFile(self.folder / "shadow.db"), "uid", clock=lambda: self.now)
 
     def begin(self) -> str:
         """Begin or go on. Returns why it does not go on."""

@@ -12,7 +12,7 @@ from tenon.apis import labels
 from tenon.ec2.commitments.coverage import (
     NO_COVERAGE,
     AccountCommitments,
-    Running,
+    RunningInstance,
     allowed_commitments,
     coverage_of,
 )
@@ -131,8 +131,10 @@ FAMILY = Commitment("ri", 1600, {"m5.large": 400, "m5.xlarge": 800})
 EVERYTHING = Commitment("sp", 200_000, {"m5.large": 57_600, "m5.xlarge": 115_200, "c5.large": 51_000})
 
 
-def runs(name: str, kind: str = "m5.large", cluster: str = "", **more: Any) -> Running:
-    return Running(name, kind, more.pop("zone", ZONE_A), is_on_demand=more.pop("is_on_demand", True), cluster=cluster)
+def runs(name: str, kind: str = "m5.large", cluster: str = "", **more: Any) -> RunningInstance:
+    return RunningInstance(
+        name, kind, more.pop("zone", ZONE_A), is_on_demand=more.pop("is_on_demand", True), cluster=cluster
+    )
 
 
 def claim(name: str, *kinds: str, capacity_type: str = "on-demand", launched: bool = True, **more: Any) -> ClaimRecord:
@@ -259,7 +261,7 @@ def test_two_clusters_never_use_more_than_was_bought(
     ]
     spot = [(kind, cluster, ZONE_A, False) for kind, cluster in (("m5.large", "a"), ("m5.xlarge", "b"))]
     running = [
-        Running(f"i-{n}", kind, zone, on_demand, cluster)
+        RunningInstance(f"i-{n}", kind, zone, on_demand, cluster)
         for n, (kind, cluster, zone, on_demand) in enumerate([*instances, *spot])
     ]
     own = {name: {item.id for item in running if item.cluster == name} for name in "ab"}

@@ -13,7 +13,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus, SecurityGr
 from tenon.ec2.families.amis import Image
 from tenon.ec2.nodeclass.status import (
     CheckResult,
-    Resolved,
+    ResolvedNodeClass,
     ami,
     check_gpu_sharing,
     new_status,
@@ -23,7 +23,7 @@ from tenon.ec2.nodeclass.status import (
 from tests.ec2.samples import CLUSTER, node_class
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
-ALL = Resolved(
+ALL = ResolvedNodeClass(
     subnets=[Subnet(id="subnet-1", zone="us-west-2a")],
     security_groups=[SecurityGroup(id="sg-1")],
     images=[ami(Image("ami-1", "name", ({"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},)))],

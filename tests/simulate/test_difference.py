@@ -7,7 +7,7 @@ from typing import Any
 from tenon.page.markup import tag
 from tenon.simulation.difference import NodeChange, NodeKind, PodChange, difference
 from tenon.simulation.html_difference import compared_content
-from tenon.simulation.report import Report
+from tenon.simulation.report import PlanReport
 
 M5 = NodeKind("web", "m5.large", "spot", "us-west-2a")
 C5 = NodeKind("web", "c5.large", "on-demand", "us-west-2b")
@@ -75,7 +75,7 @@ def test_pods_of_only_one_plan_are_new_or_gone() -> None:
 
 
 def shown(before: dict[str, Any], after: dict[str, Any]) -> str:
-    return tag("div", compared_content(Report(before, []), Report(after, [])))
+    return tag("div", compared_content(PlanReport(before, []), PlanReport(after, [])))
 
 
 def test_the_page_says_first_what_the_change_costs_and_who_is_left_without_a_node() -> None:

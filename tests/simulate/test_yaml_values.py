@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.manifests.yaml_scalars import UnreadableError
+from tenon.manifests.yaml_scalars import UnreadableDocumentError
 from tenon.manifests.yaml_values import read_documents
 
 NUMBERS_OF_TODAY = re.compile(r"[-+]?[0-9][0-9_.]*([eE][-+]?[0-9]+|o[0-7]+)")
@@ -32,7 +32,7 @@ PLAIN = st.recursive(
 
 
 def read(text: str) -> list[Any]:
-    return [str(value) if isinstance(value, UnreadableError) else value for _, value in read_documents(text)]
+    return [str(value) if isinstance(value, UnreadableDocumentError) else value for _, value in read_documents(text)]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_documents_are_counted_and_one_that_is_wrong_does_not_hide_the_next() ->
 )
 def test_the_beginning_of_what_is_not_yaml_is_no_document(text: str, values: list[Any]) -> None:
     documents = [value for _, value in read_documents(text)]
-    assert [value for value in documents if not isinstance(value, UnreadableError)] == values
+    assert [value for value in documents if not isinstance(value, UnreadableDocumentError)] == values
     assert len(documents) - len(values) == (0 if None in values else 1)
 
 

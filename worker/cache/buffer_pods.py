@@ -10,7 +10,7 @@ from dataclasses import replace
 from tenon.apis.structural import without_nulls
 from tenon.kube.pod import Pod
 from tenon.kube.pod_decode import pod_of
-from tenon.provisioning.buffer_status import Resolved
+from tenon.provisioning.buffer_status import ResolvedBuffer
 from tenon.provisioning.buffers import buffer_of, buffer_pod
 
 
@@ -20,7 +20,7 @@ class BufferPods:
     def __init__(self) -> None:
         self._pods: dict[str, tuple[str, list[Pod]]] = {}
 
-    def of(self, key: str, uid: str, resolved_buffer: Resolved) -> list[Pod]:
+    def of(self, key: str, uid: str, resolved_buffer: ResolvedBuffer) -> list[Pod]:
         """The pods of a buffer (``namespace/name``), given what it resolved to.
 
         Raises:
@@ -42,7 +42,7 @@ class BufferPods:
         self._pods = {key: pods for key, pods in self._pods.items() if key in keys}
 
 
-def _more(key: str, version: str, resolved_buffer: Resolved, first: int) -> list[Pod]:
+def _more(key: str, version: str, resolved_buffer: ResolvedBuffer, first: int) -> list[Pod]:
     """The pods from number ``first`` on. They differ only in name and UID."""
     assert resolved_buffer.template is not None  # the caller checked
     namespace, _, name = key.partition("/")

@@ -14,7 +14,7 @@ from tenon.apis.validation import FieldError, check_nodepool
 from tenon.ec2.families.own_kubelet import own_kubelet_errors
 from tenon.evolve import evolve
 from tenon.kube.records import ObjectRecord
-from tenon.provisioning.buffer_status import Resolved
+from tenon.provisioning.buffer_status import ResolvedBuffer
 from tenon.provisioning.floors import floors
 from tenon.rollout.revisions import (
     Revision,
@@ -103,10 +103,10 @@ class NodePoolView(ObjectModels):
         revision = self._cache.versions.revision(rollout.pool, rollout.current) or self.newest_revision(pool)
         return self.in_version(pool, revision) if revision is not None else pool
 
-    def floors(self) -> dict[str, Resolved]:
+    def floors(self) -> dict[str, ResolvedBuffer]:
         """The pods that stand for the floors of NodePools now, by key."""
         pools = self.schedules.now().pools
-        result: dict[str, Resolved] = {}
+        result: dict[str, ResolvedBuffer] = {}
         for name, demand in pools.items():
             record = self._cache.pools.get(name)
             pool = self.node_pool(record) if record is not None and not record.deleting else None

@@ -16,7 +16,7 @@ from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.kube.timestamps import from_epoch
-from tenon.provisioning.cost_limits import Purchase
+from tenon.provisioning.cost_limits import BoughtOffering
 from tenon.resources import Resources
 from tenon.rollout.revisions import class_key
 from tenon.scheduling.model import Node
@@ -126,7 +126,7 @@ class PlanningView(NodePoolView):
         """
         return self._cache.pool_usages(with_leaving=True, at_most=True).get(pool, {})
 
-    def purchases(self) -> list[Purchase]:
+    def purchases(self) -> list[BoughtOffering]:
         """What the nodes and claims of all NodePools were bought as. Those that are leaving still cost."""
         return purchases(self._cache)
 

@@ -26,14 +26,14 @@ from msgspec import Raw, field
 from activities import loggers
 from activities.kubernetes.errors import ApiError, ApiUnreachableError, GoneError, StreamSilentError, from_status
 from activities.kubernetes.resources import Resource
-from tenon.kube.records import Record
+from tenon.kube.records import CachedRecord
 from tenon.kube.structs import Metadata, Wire
 
 MIN_BACKOFF_SECONDS = 0.8
 MAX_BACKOFF_SECONDS = 30.0
 RETRY_AFTER_CAP = 60.0
-R = TypeVar("R", bound=Record)
-R_contra = TypeVar("R_contra", bound=Record, contravariant=True)
+R = TypeVar("R", bound=CachedRecord)
+R_contra = TypeVar("R_contra", bound=CachedRecord, contravariant=True)
 
 if TYPE_CHECKING:  # not loaded by plans from files: see cluster.py
     from activities.kubernetes.client import Kube

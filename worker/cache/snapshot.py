@@ -13,7 +13,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.disruption.nodes import NodeDetail
 from tenon.kube.pod import Pod
 from tenon.kube.records import PodRecord
-from tenon.provisioning.cost_limits import Purchase
+from tenon.provisioning.cost_limits import BoughtOffering
 from tenon.resources import Resources
 from tenon.scheduling.model import InstanceType, Node
 from worker.cache import capacity
@@ -68,7 +68,7 @@ class Snapshot:
             self._usages = pool_usages(self._state, with_leaving=True, at_most=True)
         return self._usages.get(pool, {})
 
-    def purchases(self) -> list[Purchase]:
+    def purchases(self) -> list[BoughtOffering]:
         """What the nodes and claims of all NodePools were bought as. Those that are leaving still cost."""
         return purchases(self._state)
 

@@ -30,7 +30,7 @@ from worker.cache.record_changes import (
     released_protection,
     what_matters,
 )
-from worker.cache.storage import Storage
+from worker.cache.storage import CachedStorage
 from worker.cache.table import Table
 from worker.cache.untried_pods import UntriedPods
 from worker.cache.vpa_predictions import VpaPredictions
@@ -87,7 +87,7 @@ class ClusterState:
             kind: Table(targets_published(self.changes, kind, self.buffers)) for kind in BUFFER_TARGETS
         }
         """By kind, the generations of the objects that CapacityBuffers may refer to."""
-        self.csi, self.storage = CsiDrivers(), Storage(self._requests_changed)
+        self.csi, self.storage = CsiDrivers(), CachedStorage(self._requests_changed)
         self.moving, self.predictions = EvacuatingPods(), VpaPredictions()
         self.spreading = DefaultTopologySpread(self._requests_changed)
         self.deletion_costs_managed = False

@@ -28,7 +28,7 @@ class _CachedPod:
     sources: frozenset[Source]
 
 
-class Storage:
+class CachedStorage:
     """The tables ``pvcs``, ``volumes`` and ``classes``, and pods as scheduling sees them.
 
     ``tell`` is called with the key of each pod whose volume requirements may have changed since they were last read.
@@ -44,7 +44,7 @@ class Storage:
         self._entries: dict[str, _CachedPod] = {}
         self._readers: dict[Source, set[str]] = {}
 
-    def adopt(self, other: Storage) -> None:
+    def adopt(self, other: CachedStorage) -> None:
         """Take over another instance's current content. From now on this instance reports no changes."""
         self._tell = _ignore
         self.pvcs.adopt(other.pvcs)
@@ -91,7 +91,7 @@ class Storage:
 class _Reading:
     """Looks up objects and records every lookup, whether or not the object exists."""
 
-    storage: Storage
+    storage: CachedStorage
     sources: set[Source] = field(default_factory=set)
 
     def pvc(self, key: str) -> PersistentVolumeClaim | None:

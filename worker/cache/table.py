@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Generic, TypeVar
 
-from tenon.kube.records import Record
+from tenon.kube.records import CachedRecord
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=CachedRecord)
 PORTION = 500
 """Records that are stored without yielding to the event loop: some milliseconds."""
 Listener = Callable[[str, R | None, R | None], None]

@@ -31,7 +31,7 @@ LONGEST_PAUSE = timedelta(minutes=10)
 """The longest pause while the node still drains, which may take days. A signal ends it when the node is gone."""
 
 
-class Outcome(StrEnum):
+class ReplacementOutcome(StrEnum):
     """How the wait for a replacement ended; the values of a metric's label."""
 
     REPLACED = "replaced"
@@ -42,10 +42,10 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class ReplacementCheck:
     """What a check for the replacement says."""
 
-    outcome: Outcome | None
+    outcome: ReplacementOutcome | None
     """None while the command goes on waiting."""
     text: str
     """What it waits for, or what became of the replacement, in a clause."""
@@ -62,7 +62,7 @@ def why_first(terminates_first: TerminatesFirst) -> str:
 
 def judge(
     command: DisruptionCommand, awaited: AwaitedReplacement, replacements: FoundReplacements, now: datetime
-) -> Wait:
+) -> ReplacementCheck:
     """Return what a check says.
 
     Args:
@@ -73,20 +73,26 @@ def judge(
     """
     assert command.terminate_first is not None
     if awaited.gone_at is None:
-        return Wait(None, f"NodeClaim {', '.join(replacements.leaving)} is still leaving{_pods(replacements)}")
+        return ReplacementCheck(
+            None, f"NodeClaim {', '.join(replacements.leaving)} is still leaving{_pods(replacements)}"
+        )
     intended = command.terminate_first.intended
     took = lasting(now - awaited.gone_at)
     if len(replacements.running) >= len(intended):
-        return Wait(Outcome.REPLACED, f"{_claims(replacements.running)} replaced it {took} after it was gone")
+        return ReplacementCheck(
+            ReplacementOutcome.REPLACED, f"{_claims(replacements.running)} replaced it {took} after it was gone"
+        )
     if awaited.idle_since is not None and now >= awaited.idle_since + CHECK_AGAIN and is_idle(command, replacements):
-        return Wait(Outcome.UNNEEDED, "its pods run on other nodes, so it needs no replacement")
+        return ReplacementCheck(ReplacementOutcome.UNNEEDED, "its pods run on other nodes, so it needs no replacement")
     where = _where(command)
     if now >= awaited.gone_at + GIVEN_UP_AFTER:
-        return Wait(Outcome.GIVEN_UP, f"no replacement ran within {lasting(GIVEN_UP_AFTER)}: expected {where}")
+        return ReplacementCheck(
+            ReplacementOutcome.GIVEN_UP, f"no replacement ran within {lasting(GIVEN_UP_AFTER)}: expected {where}"
+        )
     if replacements.starting:
         name, waits = min(replacements.starting.items())
-        return Wait(None, f"waits for replacement {name}, which {waits}{_pods(replacements)}")
-    return Wait(None, f"waits for {where}{_pods(replacements)}")
+        return ReplacementCheck(None, f"waits for replacement {name}, which {waits}{_pods(replacements)}")
+    return ReplacementCheck(None, f"waits for {where}{_pods(replacements)}")
 
 
 def is_idle(command: DisruptionCommand, replacements: FoundReplacements) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from tenon.disruption.repair.policies import RepairAction, RepairPolicy, RepairPolicySet, RepairStep
+from tenon.disruption.repair.policies import LadderStep, RepairAction, RepairPolicy, RepairPolicySet
 from tenon.kube.records import NodeCondition
 from tenon.kube.timestamps import clock_instant
 from tenon.sentences import lasting
@@ -140,7 +140,7 @@ def _since(condition: NodeCondition, history: NodeHistory) -> datetime:
     return max(start for start in starts if start is not None)
 
 
-def _is_used_up(step: RepairStep, reboots: Iterable[datetime], now: datetime) -> bool:
+def _is_used_up(step: LadderStep, reboots: Iterable[datetime], now: datetime) -> bool:
     if step.at_most is None or step.within is None:
         return False
     return sum(at > now - step.within for at in reboots) >= step.at_most

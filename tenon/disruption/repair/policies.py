@@ -52,7 +52,7 @@ _ACTION_TEXTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class RepairStep:
+class LadderStep:
     """One step of a ladder. Its patience counts from the end of the toleration and of the waiting steps before it."""
 
     action: RepairAction
@@ -63,8 +63,8 @@ class RepairStep:
     within: timedelta | None = None
 
 
-REPLACE_NODE = RepairStep(RepairAction.REPLACE)
-REBOOT_NODE = RepairStep(RepairAction.REBOOT, at_most=REBOOTS, within=REBOOT_WINDOW)
+REPLACE_NODE = LadderStep(RepairAction.REPLACE)
+REBOOT_NODE = LadderStep(RepairAction.REBOOT, at_most=REBOOTS, within=REBOOT_WINDOW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class RepairPolicy:
     """The most time that a drain may take. None: the NodeClaim's terminationGracePeriod decides; 0: no drain."""
     priority: int = 0
     """From 0 to 100. Only the order of the priorities of a set counts."""
-    steps: tuple[RepairStep, ...] = (REPLACE_NODE,)
+    steps: tuple[LadderStep, ...] = (REPLACE_NODE,)
     name: str = ""
     """What events call it; empty for the built-in policies."""
 
@@ -204,7 +204,7 @@ def _mistakes_of(policy: RepairPolicy) -> Iterator[str]:
         yield str(error)
 
 
-def _mistakes_of_step(step: RepairStep, *, is_last: bool) -> Iterator[str]:
+def _mistakes_of_step(step: LadderStep, *, is_last: bool) -> Iterator[str]:
     if step.action not in tuple(RepairAction):
         yield f"it has the unknown action {step.action!r}"
     if step.patience < timedelta():

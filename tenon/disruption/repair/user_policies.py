@@ -27,10 +27,10 @@ from tenon.apis.noderepairpolicy import (
 from tenon.apis.noderepairpolicy import RepairStep as WrittenStep
 from tenon.disruption.repair.policies import (
     ANY_REASON,
+    LadderStep,
     RepairAction,
     RepairPolicy,
     RepairPolicySet,
-    RepairStep,
     validated,
 )
 from tenon.disruption.repair.pool_policies import PoolRepair, RepairBudgets
@@ -153,7 +153,7 @@ def _written(policy: RepairPolicy) -> FaultRule:
     )
 
 
-def _written_step(step: RepairStep) -> WrittenStep:
+def _written_step(step: LadderStep) -> WrittenStep:
     limit = None
     if step.at_most is not None and step.within is not None:
         limit = RebootLimit(times=step.at_most, within=_text(step.within))
@@ -184,8 +184,8 @@ def _repair_policy(name: str, rule: FaultRule) -> RepairPolicy:
     )
 
 
-def _step(step: WrittenStep) -> RepairStep:
-    return RepairStep(
+def _step(step: WrittenStep) -> LadderStep:
+    return LadderStep(
         action=_ACTIONS[step.action],
         patience=timedelta() if step.patience is None else _time(step.patience),
         at_most=None if step.limit is None else step.limit.times,

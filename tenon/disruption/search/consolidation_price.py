@@ -28,7 +28,7 @@ _STRICTLY = 1 - 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Sale:
+class TypePrice:
     """What a type costs within a claim's requirements: its cheapest offering, and its dearest one."""
 
     type: InstanceType
@@ -75,7 +75,7 @@ class PriceRule:
         self._sells_without_spot = any(pool.instance_types and not may_be_spot(pool) for pool in problem.pools)
         self._least_saving = least_saving
         self._asked_saving = asked_saving
-        self._sales: dict[tuple[str, tuple[Requirement, ...]], dict[str, Sale]] = {}
+        self._sales: dict[tuple[str, tuple[Requirement, ...]], dict[str, TypePrice]] = {}
 
     def is_free(self, detail: NodeDetail) -> bool:
         """Whether a node may be part of a move that launches nodes of any capacity type (DIS-36)."""
@@ -111,7 +111,7 @@ class PriceRule:
             worst += max(sale.worst for sale in kept_sales)
         return MoveBill(tuple(cheaper_claims), before - worst, before - sum(claim.price for claim in cheaper_claims))
 
-    def _settled(self, claim: PlannedClaim) -> tuple[PlannedClaim, list[Sale]]:
+    def _settled(self, claim: PlannedClaim) -> tuple[PlannedClaim, list[TypePrice]]:
         """Return the claim with one capacity type if it allows several, and its sales (DIS-35).
 
         Otherwise an on-demand node could be launched at a price that was compared as spot.
@@ -129,7 +129,7 @@ class PriceRule:
                 return _listing(replace(claim, requirements=requirements), sales), sales
         return claim, []
 
-    def _sales_of(self, pool: str, requirements: Requirements) -> dict[str, Sale]:
+    def _sales_of(self, pool: str, requirements: Requirements) -> dict[str, TypePrice]:
         """Return what each type of the pool costs within the requirements, sorted by price."""
         key = (pool, tuple(requirements.get(label) for label in OFFERING_KEYS))
         if key not in self._sales:
@@ -139,14 +139,14 @@ class PriceRule:
                 if offered:
                     cheapest = min(offered, key=lambda offering: (offering.price, offering.zone))
                     worst = max(offering.price for offering in offered)
-                    sales.append(Sale(kind, cheapest, worst, counted=worst))
+                    sales.append(TypePrice(kind, cheapest, worst, counted=worst))
             sales.sort(key=lambda sale: (sale.cheapest.price, sale.type.name))
             self._sales[key] = {sale.type.name: sale for sale in sales}
         return self._sales[key]
 
     def _kept(
-        self, leaving: Sequence[NodeDetail], claim: PlannedClaim, sales: Sequence[Sale], share: float
-    ) -> list[Sale]:
+        self, leaving: Sequence[NodeDetail], claim: PlannedClaim, sales: Sequence[TypePrice], share: float
+    ) -> list[TypePrice]:
         """Return the sales below the claim's share that swap no type for itself (DIS-34, DIS-37).
 
         If several nodes leave and one of them has a type that the claim lists, then that node could stay instead. So
@@ -161,7 +161,7 @@ class PriceRule:
             sale for sale in sales if sale.worst < below and (sale.type.name, claim.offering.capacity_type) not in own
         ]
 
-    def _flexible(self, claim: PlannedClaim, sales: list[Sale]) -> list[Sale]:
+    def _flexible(self, claim: PlannedClaim, sales: list[TypePrice]) -> list[TypePrice]:
         """Return the cheapest types, as many as a spot node needs; none if there are too few (DIS-36)."""
         if len(sales) < SPOT_FLEXIBILITY:
             return []
@@ -170,7 +170,7 @@ class PriceRule:
                 return sales[:count]
         return []
 
-    def _is_diverse(self, claim: PlannedClaim, sales: Sequence[Sale]) -> bool:
+    def _is_diverse(self, claim: PlannedClaim, sales: Sequence[TypePrice]) -> bool:
         """Whether the types keep as many distinct values as the pool's ``minValues`` require."""
         if self._best_effort:
             return True
@@ -187,7 +187,7 @@ def may_be_spot(planned: PlannedClaim | Pool) -> bool:
     return planned.requirements.get(labels.CAPACITY_TYPE).has(labels.SPOT)
 
 
-def _values(requirements: Requirements, key: str, pool: Pool, sales: Iterable[Sale]) -> set[str]:
+def _values(requirements: Requirements, key: str, pool: Pool, sales: Iterable[TypePrice]) -> set[str]:
     allowed = requirements.get(key)
     if key == labels.INSTANCE_TYPE:
         return {sale.type.name for sale in sales}
@@ -206,7 +206,7 @@ def _values(requirements: Requirements, key: str, pool: Pool, sales: Iterable[Sa
     return values or (set() if own.complement else set(own.members))
 
 
-def _listing(claim: PlannedClaim, sales: Sequence[Sale]) -> PlannedClaim:
+def _listing(claim: PlannedClaim, sales: Sequence[TypePrice]) -> PlannedClaim:
     """Return the claim with these types only, which are sorted by price."""
     first = sales[0]
     return replace(
@@ -218,13 +218,13 @@ def _listing(claim: PlannedClaim, sales: Sequence[Sale]) -> PlannedClaim:
     )
 
 
-def _covered(sale: Sale) -> Sale:
+def _covered(sale: TypePrice) -> TypePrice:
     """Return what the type costs while a commitment covers it."""
     cheapest = replace(sale.cheapest, price=covered_price(sale.cheapest.price))
     return replace(sale, cheapest=cheapest, worst=covered_price(sale.worst))
 
 
-def _counted(name: str, sale: Sale) -> int:
+def _counted(name: str, sale: TypePrice) -> int:
     """What a node counts against a limit of its NodePool."""
     return micro_dollars(sale.counted) if name in COSTS else sale.type.capacity.get(name, 0)
 

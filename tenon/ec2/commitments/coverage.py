@@ -26,7 +26,7 @@ from tenon.scheduling.model import Commitment
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningInstance:
     """An instance of the account that is pending or running."""
 
     id: str
@@ -81,7 +81,7 @@ NO_COVERAGE = Coverage()
 
 def allowed_commitments(
     commitments: Sequence[Commitment],
-    running: Iterable[Running],
+    running: Iterable[RunningInstance],
     own_ids: Collection[str],
     cluster: str,
     vcpus: Mapping[str, int],

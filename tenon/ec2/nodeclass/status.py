@@ -52,7 +52,7 @@ DEPENDENCIES_NOT_READY = "DependenciesNotReady"
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedNodeClass:
     """What the account has for a class, with the findings about each part.
 
     A part that AWS refused to show is what the status of the class says already.
@@ -87,7 +87,7 @@ DRY_RUN_DISABLED = CheckResult("DryRunDisabled", "DISABLE_DRY_RUN is true: missi
 
 
 def new_status(
-    node_class: EC2NodeClass, resolved: Resolved, cluster: Cluster | None, now: datetime
+    node_class: EC2NodeClass, resolved: ResolvedNodeClass, cluster: Cluster | None, now: datetime
 ) -> EC2NodeClassStatus:
     """Return the class's new status. A condition's transition time changes only if its status changes.
 

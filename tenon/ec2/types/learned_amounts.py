@@ -36,7 +36,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class LearningRule:
     """How one resource is learned."""
 
     least: Fraction = Fraction(0)
@@ -49,10 +49,10 @@ class Rule:
         return min(max(figure.reported, int(figure.planned * self.least)), figure.planned)
 
 
-RULES: Mapping[str, Rule] = {
-    CPU: Rule(least=Fraction(3, 4)),
-    PODS: Rule(least=Fraction(1, 4)),  # images and user data often limit pods to a small number
-    **dict.fromkeys(("hugepages-64Ki", "hugepages-2Mi", "hugepages-32Mi", "hugepages-1Gi"), Rule(added=True)),
+RULES: Mapping[str, LearningRule] = {
+    CPU: LearningRule(least=Fraction(3, 4)),
+    PODS: LearningRule(least=Fraction(1, 4)),  # images and user data often limit pods to a small number
+    **dict.fromkeys(("hugepages-64Ki", "hugepages-2Mi", "hugepages-32Mi", "hugepages-1Gi"), LearningRule(added=True)),
 }
 """The resources that are learned. Memory and ephemeral storage have modules of their own."""
 MOST_HUGE = Fraction(1, 2)

@@ -14,7 +14,7 @@ MAX_LINES = 60
 """The most lines of a section: an answer is one page."""
 
 
-class Source(StrEnum):
+class FactSource(StrEnum):
     """Where a line comes from."""
 
     RECORD = "record"
@@ -28,7 +28,7 @@ class Line:
     """One fact."""
 
     text: str
-    source: Source
+    source: FactSource
     at: datetime | None = None
 
 
@@ -44,7 +44,7 @@ class Section:
 class Consulted:
     """A source that was asked, and what it said as a whole."""
 
-    source: Source
+    source: FactSource
     outcome: str
     """Such as '12 entries since 2026-01-01', or why it could not be read; without a period."""
 

@@ -26,7 +26,7 @@ AFTERWARDS = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
-class NodeIdentity:
+class NodeNames:
     """The names of one node; empty if unknown."""
 
     claim: str = ""
@@ -97,16 +97,16 @@ def mentions_pool(entry: Entry, pool: str) -> bool:
             return False
 
 
-def identities(name: str, entries: Iterable[Entry]) -> list[NodeIdentity]:
+def identities(name: str, entries: Iterable[Entry]) -> list[NodeNames]:
     """Return the nodes that had this name, the newest first: names of Nodes and NodeClaims may be used again."""
-    facts_by_claim: dict[str, NodeIdentity] = {}
+    facts_by_claim: dict[str, NodeNames] = {}
     newest: dict[str, datetime] = {}
     for entry in entries:
         for identity in _identities_in(entry):
             if name not in identity.names:
                 continue
-            earlier = facts_by_claim.get(identity.claim, NodeIdentity())
-            facts_by_claim[identity.claim] = NodeIdentity(
+            earlier = facts_by_claim.get(identity.claim, NodeNames())
+            facts_by_claim[identity.claim] = NodeNames(
                 identity.claim, identity.node or earlier.node, identity.instance or earlier.instance
             )
             newest[identity.claim] = max(entry.at, newest.get(identity.claim, entry.at))
@@ -114,23 +114,23 @@ def identities(name: str, entries: Iterable[Entry]) -> list[NodeIdentity]:
     return [facts_by_claim[claim] for claim in claims]
 
 
-def _identities_in(entry: Entry) -> Iterator[NodeIdentity]:
+def _identities_in(entry: Entry) -> Iterator[NodeNames]:
     match entry:
         case LaunchEntry() | RemovalEntry():
             yield _identity(entry.facts)
         case CommandEntry():
-            yield from (NodeIdentity(candidate.claim, candidate.node) for candidate in entry.candidates)
-            yield from (NodeIdentity(purchase.claim) for purchase in entry.replacements)
+            yield from (NodeNames(candidate.claim, candidate.node) for candidate in entry.candidates)
+            yield from (NodeNames(purchase.claim) for purchase in entry.replacements)
         case PlanEntry():
-            yield from (NodeIdentity(purchase.claim) for purchase in entry.purchases)
+            yield from (NodeNames(purchase.claim) for purchase in entry.purchases)
         case RefusalEntry():
-            yield NodeIdentity(entry.claim)
+            yield NodeNames(entry.claim)
         case CommandEndEntry():
-            yield from (NodeIdentity(claim) for claim in (*entry.accepted, *entry.refused))
+            yield from (NodeNames(claim) for claim in (*entry.accepted, *entry.refused))
 
 
-def _identity(facts: RecordedNode) -> NodeIdentity:
-    return NodeIdentity(facts.claim, facts.node, facts.instance)
+def _identity(facts: RecordedNode) -> NodeNames:
+    return NodeNames(facts.claim, facts.node, facts.instance)
 
 
 @dataclass(frozen=True, slots=True)

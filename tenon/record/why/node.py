@@ -25,7 +25,7 @@ from tenon.record.entries import (
     RemovalEntry,
 )
 from tenon.record.removals import blocked_text
-from tenon.record.why.answer import Answer, Line, Source, clock, sections_of
+from tenon.record.why.answer import Answer, FactSource, Line, clock, sections_of
 from tenon.record.why.mentions import Departure
 from tenon.record.why.node_life import NodeSources
 from tenon.sentences import counted, first_few
@@ -127,52 +127,52 @@ class _Node:
             return
         for launch in self._launches[:1]:
             if launch.why.lines:
-                yield from _explanation(launch.why.lines, launch.actor, Source.RECORD, launch.at)
+                yield from _explanation(launch.why.lines, launch.actor, FactSource.RECORD, launch.at)
                 return
         claim = self._sources.claim
         if self._life is not None and self._life.explanation:
-            yield from _explanation(self._life.explanation, "", Source.TEMPORAL, None)
+            yield from _explanation(self._life.explanation, "", FactSource.TEMPORAL, None)
         elif claim is not None and claim.annotations.get(labels.EXPLANATION):
             explanation = Explanation.of(claim.annotations[labels.EXPLANATION])
-            yield from _explanation(explanation.lines, "", Source.KUBERNETES, claim_created(claim))
+            yield from _explanation(explanation.lines, "", FactSource.KUBERNETES, claim_created(claim))
 
     def launches(self) -> Iterator[Line]:
         """The refusals and the launches."""
         for entry in self._entries:
             if isinstance(entry, RefusalEntry):
                 offerings = f" ({first_few(entry.offerings, 3)})" if entry.offerings else ""
-                yield Line(f"refused: {entry.code}{offerings}: {entry.message}", Source.RECORD, entry.at)
+                yield Line(f"refused: {entry.code}{offerings}: {entry.message}", FactSource.RECORD, entry.at)
             elif isinstance(entry, LaunchEntry) and entry in self._launches:
-                yield Line(_launch_text(entry), Source.RECORD, entry.launched_at or entry.at)
+                yield Line(_launch_text(entry), FactSource.RECORD, entry.launched_at or entry.at)
         if self._launches:
             return
         claim, life = self._sources.claim, self._life
         if life is not None and life.instance:
             price = f" at {per_hour(life.price)}" if life.price else ""
             text = f"EC2 launched {life.instance} ({life.offering}){price}, by workflow {life.workflow}"
-            yield Line(text, Source.TEMPORAL, life.launched_at)
+            yield Line(text, FactSource.TEMPORAL, life.launched_at)
         elif self._removal is not None and self._removal.facts.instance:
             facts = self._removal.facts
             offering = f"{facts.instance_type}, {facts.zone}, {facts.capacity_type}"
             text = f"EC2 launched {facts.instance} ({offering}) at {per_hour(facts.price)}"
-            yield Line(text, Source.RECORD, self._removal.launched_at)
+            yield Line(text, FactSource.RECORD, self._removal.launched_at)
         elif claim is not None and claim.instance_id:
             keys = (labels.INSTANCE_TYPE, labels.ZONE, labels.CAPACITY_TYPE)
             offering = ", ".join(filter(None, (claim.labels.get(key, "") for key in keys)))
-            yield Line(f"EC2 launched {claim.instance_id} ({offering})", Source.KUBERNETES, claim.launched_at)
+            yield Line(f"EC2 launched {claim.instance_id} ({offering})", FactSource.KUBERNETES, claim.launched_at)
 
     def timeline(self) -> list[Line]:
         """What happened, from the workflow, or from the last lines that the record has; and what events say."""
         lines = [
-            Line(f"{event.reason}: {event.message}", Source.KUBERNETES, event.at) for event in self._sources.events
+            Line(f"{event.reason}: {event.message}", FactSource.KUBERNETES, event.at) for event in self._sources.events
         ]
         if self._life is not None and self._life.timeline:
-            lines += [Line(text, Source.TEMPORAL, at) for at, text in self._life.timeline]
+            lines += [Line(text, FactSource.TEMPORAL, at) for at, text in self._life.timeline]
         elif self._removal is not None:
             lines += map(_timeline_line, self._removal.timeline)
         lines.sort(key=lambda line: (line.at is None, line.at or datetime.min.replace(tzinfo=UTC)))
         if self._life is not None and self._life.blocked:
-            lines.append(Line(f"it waits: {self._life.blocked}", Source.TEMPORAL))
+            lines.append(Line(f"it waits: {self._life.blocked}", FactSource.TEMPORAL))
         return lines
 
     def departure(self) -> Iterator[Line]:
@@ -184,18 +184,18 @@ class _Node:
                 yield from _command_lines(command, ends.get(command.command), self._claim)
         if removal is not None:
             text = removal_text(Removal(reason=removal.reason, detail=removal.detail, actor=removal.actor))
-            yield Line(text, Source.RECORD, removal.asked_at or removal.at)
+            yield Line(text, FactSource.RECORD, removal.asked_at or removal.at)
             pods = f"{counted(removal.pods, 'pod')} moved, and it cost {price_text(removal.cost)} in all"
-            yield Line(pods, Source.RECORD, removal.terminated_at)
-            yield from _blocked_lines(removal.blocked_by, Source.RECORD)
+            yield Line(pods, FactSource.RECORD, removal.terminated_at)
+            yield from _blocked_lines(removal.blocked_by, FactSource.RECORD)
         elif self._life is not None and self._life.removal:
-            yield Line(self._life.removal, Source.TEMPORAL, self._life.asked_at)
+            yield Line(self._life.removal, FactSource.TEMPORAL, self._life.asked_at)
             if self._life.cost:
-                yield Line(f"it cost {price_text(self._life.cost)} in all", Source.TEMPORAL)
-            yield from _blocked_lines(self._life.blocked_by, Source.TEMPORAL)
+                yield Line(f"it cost {price_text(self._life.cost)} in all", FactSource.TEMPORAL)
+            yield from _blocked_lines(self._life.blocked_by, FactSource.TEMPORAL)
         elif self._sources.claim is not None:
             claim = self._sources.claim
-            yield from (Line(removal_text(reason), Source.KUBERNETES) for reason in recorded(claim.annotations))
+            yield from (Line(removal_text(reason), FactSource.KUBERNETES) for reason in recorded(claim.annotations))
 
     def replacements(self) -> Iterator[Line]:
         """The nodes that a command bought for it, and those that plans bought while its pods moved."""
@@ -204,10 +204,10 @@ class _Node:
         for entry in self._entries:
             if isinstance(entry, CommandEntry) and any(item.claim == self._claim for item in entry.candidates):
                 for purchase in entry.replacements:
-                    yield Line(f"command {entry.command} created {_created(purchase)}", Source.RECORD, entry.at)
+                    yield Line(f"command {entry.command} created {_created(purchase)}", FactSource.RECORD, entry.at)
                 if not entry.replacements:
                     text = f"command {entry.command} created nothing: its pods have room on other nodes"
-                    yield Line(text, Source.RECORD, entry.at)
+                    yield Line(text, FactSource.RECORD, entry.at)
         yield from self._planned_meanwhile()
 
     def _planned_meanwhile(self) -> Iterator[Line]:
@@ -229,11 +229,11 @@ class _Node:
         for entry, purchase in created[:MOST_REPLACEMENTS]:
             when = "while" if entry.at <= departure.gone_at else "soon after"
             text = f"batch {entry.batch}, planned {when} it left, created {_created(purchase)}"
-            yield Line(text, Source.RECORD, entry.at)
+            yield Line(text, FactSource.RECORD, entry.at)
         if len(created) > MOST_REPLACEMENTS:
             others = counted(len(created) - MOST_REPLACEMENTS, "other NodeClaim")
             text = f"plans of that time created {others} for its workloads: `tenon history --kind plan` shows them"
-            yield Line(text, Source.RECORD)
+            yield Line(text, FactSource.RECORD)
 
     def _workloads(self) -> frozenset[str]:
         """What its pods were of: those that it evicted, and those that plans and commands placed there."""
@@ -272,18 +272,20 @@ def _purchase_lines(entry: PlanEntry | CommandEntry, purchase: RecordedPurchase)
     pods += f": {first_few(purchase.pods, NAMED_PODS)}" if purchase.pods else ""
     if isinstance(entry, PlanEntry):
         yield Line(
-            f"batch {entry.batch} of {entry.actor or 'the provisioner'} created it for {pods}", Source.RECORD, entry.at
+            f"batch {entry.batch} of {entry.actor or 'the provisioner'} created it for {pods}",
+            FactSource.RECORD,
+            entry.at,
         )
     else:
         replaced = first_few([candidate.node or candidate.claim for candidate in entry.candidates], 5)
         text = f"command {entry.command} ({entry.reason}) created it in place of {replaced}, for {pods}"
-        yield Line(text, Source.RECORD, entry.at)
+        yield Line(text, FactSource.RECORD, entry.at)
     if purchase.price:
-        yield Line(f"planned as {purchase.instance_type} at {per_hour(purchase.price)}", Source.RECORD, entry.at)
-    yield from (Line(line, Source.RECORD, entry.at) for line in purchase.why.lines)
+        yield Line(f"planned as {purchase.instance_type} at {per_hour(purchase.price)}", FactSource.RECORD, entry.at)
+    yield from (Line(line, FactSource.RECORD, entry.at) for line in purchase.why.lines)
 
 
-def _explanation(lines: Iterable[str], actor: str, source: Source, at: datetime | None) -> Iterator[Line]:
+def _explanation(lines: Iterable[str], actor: str, source: FactSource, at: datetime | None) -> Iterator[Line]:
     if actor:
         yield Line(f"created by {actor}", source, at)
     yield from (Line(line, source, at) for line in lines)
@@ -305,28 +307,28 @@ def _launch_text(entry: LaunchEntry) -> str:
 def _timeline_line(line: str) -> Line:
     written, _, text = line.partition(" ")
     at = parse_instant(written)
-    return Line(text, Source.RECORD, at) if at is not None else Line(line, Source.RECORD)
+    return Line(text, FactSource.RECORD, at) if at is not None else Line(line, FactSource.RECORD)
 
 
 def _command_lines(command: CommandEntry, end: CommandEndEntry | None, claim: str) -> Iterator[Line]:
     nodes = counted(len(command.candidates), "node")
     saving = f", to save {per_hour(command.predicted)}" if command.predicted else ""
     text = f"command {command.command} decided to {command.decision or 'remove'} {nodes}: {command.reason}{saving}"
-    yield Line(text, Source.RECORD, command.at)
-    yield from (Line(line, Source.RECORD, command.at) for line in command.why.splitlines() if line)
+    yield Line(text, FactSource.RECORD, command.at)
+    yield from (Line(line, FactSource.RECORD, command.at) for line in command.why.splitlines() if line)
     if end is None:
         return
     if end.approval is not None and end.approval.by:
         reason = f": {end.approval.reason}" if end.approval.reason else ""
         text = f"{end.approval.by} {end.approval.answer} the command{reason}"
-        yield Line(text, Source.RECORD, end.approval.at)
+        yield Line(text, FactSource.RECORD, end.approval.at)
     if end.failure:
-        yield Line(f"the command was undone: {end.failure}", Source.RECORD, end.at)
+        yield Line(f"the command was undone: {end.failure}", FactSource.RECORD, end.at)
     elif claim in end.refused:
-        yield Line(f"the node stayed: {end.refused[claim]}", Source.RECORD, end.at)
+        yield Line(f"the node stayed: {end.refused[claim]}", FactSource.RECORD, end.at)
     elif end.reached is not None:
         predicted = f", and {per_hour(end.predicted)} was predicted" if end.predicted is not None else ""
-        yield Line(f"the command saves {per_hour(end.reached)}{predicted}", Source.RECORD, end.at)
+        yield Line(f"the command saves {per_hour(end.reached)}{predicted}", FactSource.RECORD, end.at)
 
 
 def _created(purchase: RecordedPurchase) -> str:
@@ -335,5 +337,5 @@ def _created(purchase: RecordedPurchase) -> str:
     return f"{purchase.claim} ({purchase.instance_type}{price}) for {pods}"
 
 
-def _blocked_lines(blocks: Iterable[BlockedBy], source: Source) -> Iterator[Line]:
+def _blocked_lines(blocks: Iterable[BlockedBy], source: FactSource) -> Iterator[Line]:
     return (Line(f"its drain was blocked: {blocked_text(block)}", source, block.since) for block in blocks)

@@ -17,7 +17,7 @@ from tenon.record.entries import (
     Entry,
 )
 from tenon.record.removals import blocked_by
-from tenon.record.why.mentions import NodeIdentity
+from tenon.record.why.mentions import NodeNames
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class NodeEvent:
 class NodeSources:
     """All that is known of one node."""
 
-    identity: NodeIdentity
+    identity: NodeNames
     entries: Sequence[Entry] = ()
     """Those that name the node, and the purchases while it left, the oldest first."""
     life: NodeLife | None = None

@@ -9,7 +9,7 @@ from datetime import datetime
 from tenon.kube.pool_reasons import NoPlace
 from tenon.money import per_hour
 from tenon.record.entries import CommandEntry, Entry, PlanEntry
-from tenon.record.why.answer import Answer, Line, Source, clock, sections_of
+from tenon.record.why.answer import Answer, FactSource, Line, clock, sections_of
 from tenon.record.why.mentions import mentions_pod
 from tenon.record.why.node_life import NodeEvent, NodeLife
 from tenon.scheduling.explanation.waiting import WaitsFor, beginning, explain_command
@@ -125,21 +125,21 @@ class _Pod:
         pod = self._sources.pod
         if pod is not None:
             if pod.created is not None:
-                yield Line("created", Source.KUBERNETES, pod.created)
+                yield Line("created", FactSource.KUBERNETES, pod.created)
             if pod.node and pod.bound is not None:
-                yield Line(f"bound to {pod.node}", Source.KUBERNETES, pod.bound)
+                yield Line(f"bound to {pod.node}", FactSource.KUBERNETES, pod.bound)
             place = f"on {pod.node}" if pod.node else "without a node"
-            yield Line(f"now {pod.phase}, {place}", Source.KUBERNETES)
+            yield Line(f"now {pod.phase}, {place}", FactSource.KUBERNETES)
 
     def plans(self) -> Iterator[Line]:
         """Its last places in plans and commands."""
         lines = [line for entry in self._entries for line in _plan_lines(entry, self._sources.key)]
         yield from lines[-MAX_PLANS:]
         if not lines and self._sources.claim:
-            yield Line(f"NodeClaim {self._sources.claim} was created for it", Source.KUBERNETES)
+            yield Line(f"NodeClaim {self._sources.claim} was created for it", FactSource.KUBERNETES)
         if not lines:
             nominations = [event for event in self._sources.events if event.reason == "Nominated"]
-            yield from (Line(event.message, Source.KUBERNETES, event.at) for event in nominations[-1:])
+            yield from (Line(event.message, FactSource.KUBERNETES, event.at) for event in nominations[-1:])
 
     def pending(self) -> Iterator[Line]:
         """Why it has no node: the newest of what Tenon said, for each NodePool."""
@@ -148,7 +148,9 @@ class _Pod:
         pod = self._sources.pod
         assert pod is not None
         if pod.gated:
-            yield Line("it has scheduling gates, so that nothing places it before they are removed", Source.KUBERNETES)
+            yield Line(
+                "it has scheduling gates, so that nothing places it before they are removed", FactSource.KUBERNETES
+            )
         failures = [event for event in self._sources.events if event.reason == "FailedScheduling"]
         event = max(failures, key=lambda failure: failure.at, default=None)
         plan = self._last_plan()
@@ -156,17 +158,17 @@ class _Pod:
         simulated_reason = self._sources.simulated_reason
         if event is not None and (plan is None or event.at >= plan.at or planned_reason is None):
             if event.no_place is not None:
-                yield from self._reason(event.no_place, Source.KUBERNETES, event.at)
+                yield from self._reason(event.no_place, FactSource.KUBERNETES, event.at)
             else:
-                yield Line(event.message, Source.KUBERNETES, event.at)
+                yield Line(event.message, FactSource.KUBERNETES, event.at)
         elif plan is not None and planned_reason is not None:
-            yield from self._reason(planned_reason, Source.RECORD, plan.at)
+            yield from self._reason(planned_reason, FactSource.RECORD, plan.at)
         elif simulated_reason is not None:
-            yield from self._reason(simulated_reason, Source.SIMULATION)
+            yield from self._reason(simulated_reason, FactSource.SIMULATION)
         if pod.scheduler_message:
-            yield Line(f"kube-scheduler: {pod.scheduler_message}", Source.KUBERNETES)
+            yield Line(f"kube-scheduler: {pod.scheduler_message}", FactSource.KUBERNETES)
 
-    def _reason(self, reason: NoPlace, source: Source, at: datetime | None = None) -> Iterator[Line]:
+    def _reason(self, reason: NoPlace, source: FactSource, at: datetime | None = None) -> Iterator[Line]:
         """The beginning of the sentence that no node is bought for the pod, and below it a line for each NodePool.
 
         Events and the record shorten long reasons.
@@ -184,7 +186,7 @@ class _Pod:
         """What must happen before it runs."""
         if not self.is_pending:
             return
-        yield from (Line(text, Source.TEMPORAL) for text in self._sources.waits)
+        yield from (Line(text, FactSource.TEMPORAL) for text in self._sources.waits)
         claims = [self._sources.claim, *claims_of(self._sources.key, self._entries)]
         for claim in dict.fromkeys(filter(None, claims)):
             life = self._sources.lives.get(claim)
@@ -192,9 +194,9 @@ class _Pod:
                 continue
             last = life.timeline[-1][1] if life.timeline else ""
             text = f"NodeClaim {claim} is {life.stage}" + (f": {life.blocked or last}" if life.blocked or last else "")
-            yield Line(text, Source.TEMPORAL)
+            yield Line(text, FactSource.TEMPORAL)
         if self._sources.simulated_place:
-            yield Line(f"the next plan: {self._sources.simulated_place}", Source.SIMULATION)
+            yield Line(f"the next plan: {self._sources.simulated_place}", FactSource.SIMULATION)
 
 
 def _plan_lines(entry: Entry, key: str) -> Iterator[Line]:
@@ -203,15 +205,15 @@ def _plan_lines(entry: Entry, key: str) -> Iterator[Line]:
             if key in purchase.pods:
                 node = f"{purchase.instance_type} of NodePool {purchase.pool} at {per_hour(purchase.price)}"
                 text = f"batch {entry.batch} created NodeClaim {purchase.claim} for it: {node}"
-                yield Line(text, Source.RECORD, entry.at)
+                yield Line(text, FactSource.RECORD, entry.at)
         for node, pods in entry.on_existing.items():
             if key in pods:
-                yield Line(f"batch {entry.batch} placed it on {node}, which existed", Source.RECORD, entry.at)
+                yield Line(f"batch {entry.batch} placed it on {node}, which existed", FactSource.RECORD, entry.at)
         if key in entry.unschedulable:
             why = entry.unschedulable[key].shortened(MAX_REASON)
-            yield Line(f"batch {entry.batch} had no place for it: {why}", Source.RECORD, entry.at)
+            yield Line(f"batch {entry.batch} had no place for it: {why}", FactSource.RECORD, entry.at)
     elif isinstance(entry, CommandEntry):
         for purchase in entry.replacements:
             if key in purchase.pods:
                 text = f"command {entry.command} ({entry.reason}) moves it to NodeClaim {purchase.claim}"
-                yield Line(text, Source.RECORD, entry.at)
+                yield Line(text, FactSource.RECORD, entry.at)

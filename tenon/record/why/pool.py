@@ -10,7 +10,7 @@ from tenon.messages.node import Removal
 from tenon.money import per_hour, price_text
 from tenon.node.leave_text import removal_text
 from tenon.record.entries import CommandEntry, Entry, LaunchEntry, PlanEntry, RefusalEntry, RemovalEntry
-from tenon.record.why.answer import Answer, Line, Source, sections_of
+from tenon.record.why.answer import Answer, FactSource, Line, sections_of
 from tenon.record.why.node_life import NodeEvent
 from tenon.sentences import counted, first_few, shortened
 
@@ -63,10 +63,10 @@ def why_pool(sources: PoolSources) -> Answer:
 
 
 def _state(sources: PoolSources) -> Iterator[Line]:
-    yield from (Line(text, Source.KUBERNETES) for text in sources.conditions)
-    yield from (Line(text, Source.TEMPORAL) for text in sources.waits)
+    yield from (Line(text, FactSource.KUBERNETES) for text in sources.conditions)
+    yield from (Line(text, FactSource.TEMPORAL) for text in sources.waits)
     for event in sorted(sources.events, key=lambda event: event.at)[-MAX_NAMED:]:
-        yield Line(f"{event.reason}: {event.message}", Source.KUBERNETES, event.at)
+        yield Line(f"{event.reason}: {event.message}", FactSource.KUBERNETES, event.at)
 
 
 def _created(entries: Sequence[Entry], pool: str) -> Iterator[Line]:
@@ -89,9 +89,9 @@ def _created(entries: Sequence[Entry], pool: str) -> Iterator[Line]:
                     end = f"; EC2 launched {instances[purchase.claim]}"
                 else:
                     end = "; EC2 refused to launch it" if purchase.claim in refused_claims else ""
-                lines.append(Line(f"{creator} created {node}, for {pods}{end}", Source.RECORD, entry.at))
+                lines.append(Line(f"{creator} created {node}, for {pods}{end}", FactSource.RECORD, entry.at))
     if len(lines) > MAX_NAMED:
-        yield Line(f"{counted(len(lines), 'NodeClaim')} in all, of which these are the last", Source.RECORD)
+        yield Line(f"{counted(len(lines), 'NodeClaim')} in all, of which these are the last", FactSource.RECORD)
     yield from lines[-MAX_NAMED:]
 
 
@@ -102,7 +102,7 @@ def _no_place(entries: Sequence[Entry], pool: str) -> Iterator[Line]:
         for key, reason in entry.unschedulable.items() if isinstance(entry, PlanEntry) else ():
             if (clause := reason.clause_of(pool)) is not None:
                 newest.pop(key, None)
-                newest[key] = Line(f"{key}: {clause}", Source.RECORD, entry.at)
+                newest[key] = Line(f"{key}: {clause}", FactSource.RECORD, entry.at)
     yield from list(newest.values())[-MAX_NAMED:]
 
 
@@ -112,7 +112,7 @@ def _refused(entries: Sequence[Entry]) -> Iterator[Line]:
     for code, count in Counter(entry.code for entry in refusals).most_common(MAX_NAMED):
         message = shortened(last[code].message, MAX_MESSAGE)
         text = f"{code}: {counted(count, 'refusal')}"
-        yield Line(f"{text}; the last: {message}", Source.RECORD, last[code].at)
+        yield Line(f"{text}; the last: {message}", FactSource.RECORD, last[code].at)
 
 
 def _removed(entries: Sequence[Entry]) -> Iterator[Line]:
@@ -120,13 +120,13 @@ def _removed(entries: Sequence[Entry]) -> Iterator[Line]:
     removals = [entry for entry in ends if entry.had_instance]
     for reason, count in Counter(entry.reason for entry in removals).most_common(MAX_NAMED):
         cost = sum(entry.cost for entry in removals if entry.reason == reason)
-        yield Line(f"{reason}: {counted(count, 'node')}, which cost {price_text(cost)} in all", Source.RECORD)
+        yield Line(f"{reason}: {counted(count, 'node')}, which cost {price_text(cost)} in all", FactSource.RECORD)
     if unlaunched := len(ends) - len(removals):
-        yield Line(f"{counted(unlaunched, 'NodeClaim')} ended before launch, which cost nothing", Source.RECORD)
+        yield Line(f"{counted(unlaunched, 'NodeClaim')} ended before launch, which cost nothing", FactSource.RECORD)
     for entry in removals[-MAX_NAMED:]:
         node = entry.facts.node or entry.facts.claim
         removal = Removal(reason=entry.reason, detail=shortened(entry.detail, MAX_MESSAGE), actor=entry.actor)
-        yield Line(f"{node} left, {removal_text(removal)}", Source.RECORD, entry.at)
+        yield Line(f"{node} left, {removal_text(removal)}", FactSource.RECORD, entry.at)
 
 
 def _commands(entries: Sequence[Entry], pool: str) -> Iterator[Line]:
@@ -135,4 +135,4 @@ def _commands(entries: Sequence[Entry], pool: str) -> Iterator[Line]:
         nodes = [item.node or item.claim for item in entry.candidates if item.pool == pool]
         saving = f", to save {per_hour(entry.predicted)}" if entry.predicted else ""
         text = f"command {entry.command}: {entry.decision or 'remove'} {first_few(nodes, 3)}, {entry.reason}{saving}"
-        yield Line(text, Source.RECORD, entry.at)
+        yield Line(text, FactSource.RECORD, entry.at)

@@ -11,7 +11,7 @@ from tenon.kube.records import PodRecord
 from tenon.money import per_hour
 from tenon.node.state import Stage
 from tenon.page.markup import Content, Markup, joined, tag
-from tenon.page.packed_bar import Part, amount_text, figure_text, packed_bar, share_text
+from tenon.page.packed_bar import BarPart, amount_text, figure_text, packed_bar, share_text
 from tenon.page.style import OTHERS
 from tenon.report.drawn_nodes import DrawnNode, PoolGroup, namespace_colors, pool_groups
 from tenon.report.live import LiveCluster, LiveNode
@@ -182,20 +182,20 @@ def _pod_names(live: LiveNode) -> str:
     return ", ".join(pod.key for pod in live.running_pods) or "no pods"
 
 
-def _parts_by_pod(live: LiveNode, resource: str, colors: Mapping[str, str]) -> list[Part]:
+def _parts_by_pod(live: LiveNode, resource: str, colors: Mapping[str, str]) -> list[BarPart]:
     ranks = {name: rank for rank, name in enumerate(colors)}
 
     def order(pod: PodRecord) -> tuple[int, int, str]:
         return ranks[pod.pod.namespace], -pod.pod.requests.get(CPU, 0), pod.key
 
     return [
-        Part(amount, f"{pod.key}: {amount_text(resource, amount)}", colors[pod.pod.namespace])
+        BarPart(amount, f"{pod.key}: {amount_text(resource, amount)}", colors[pod.pod.namespace])
         for pod in sorted(live.running_pods, key=order)
         if (amount := pod.pod.requests.get(resource, 0))
     ]
 
 
-def _parts_by_workload(live: LiveNode, resource: str, colors: Mapping[str, str]) -> list[Part]:
+def _parts_by_workload(live: LiveNode, resource: str, colors: Mapping[str, str]) -> list[BarPart]:
     by_workload: dict[tuple[str, str], list[PodRecord]] = defaultdict(list)
     for pod in live.running_pods:
         by_workload[pod.pod.namespace, pod.pod.workload_or_name].append(pod)
@@ -204,5 +204,5 @@ def _parts_by_workload(live: LiveNode, resource: str, colors: Mapping[str, str])
     for (namespace, workload), pods in sorted(by_workload.items(), key=lambda item: (ranks[item[0][0]], item[0])):
         amount = total(pod.pod.requests for pod in pods).get(resource, 0)
         title = f"{namespace} {workload}: {counted(len(pods), 'pod')}, {amount_text(resource, amount)}"
-        parts.append(Part(amount, title, colors[namespace]))
+        parts.append(BarPart(amount, title, colors[namespace]))
     return parts

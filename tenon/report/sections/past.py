@@ -14,7 +14,7 @@ from tenon.page.style import OTHERS, PALETTE
 from tenon.page.table import side_by_side, table
 from tenon.record.entries import LaunchEntry, RemovalEntry
 from tenon.record.removals import pod_names
-from tenon.report.happened import Carried, Group, Happened
+from tenon.report.happened import Carried, EntryGroup, Happened
 from tenon.report.report import Past
 from tenon.report.sections.nodes import legend
 from tenon.report.sections.texts import axis_money, moment, window_text
@@ -164,7 +164,7 @@ def _removed_rows(past: Past) -> list[Sequence[Content]]:
     ]
 
 
-def _launched_row(group: Group) -> Sequence[Content]:
+def _launched_row(group: EntryGroup) -> Sequence[Content]:
     pool, capacity_type, instance_type = group.key
     mean = group.dollars / group.count
     return pool, capacity_type, instance_type, str(group.count), price_text(mean) if mean else "unknown"

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from activities.provisioning.batching import Window
+from activities.provisioning.batching import BatchWindow
 
-KARPENTERS_WINDOW = Window(idle=1.0, longest=10.0)
+KARPENTERS_WINDOW = BatchWindow(idle=1.0, longest=10.0)

@@ -21,7 +21,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.planned_pods import planned_pods
 from tenon.kube.pod import Pod
-from tenon.provisioning.cost_limits import Purchase
+from tenon.provisioning.cost_limits import BoughtOffering
 from tenon.provisioning.readiness import FreshChecks
 from tenon.resources import Resources
 from tenon.rollout.versions import PoolRollout
@@ -74,7 +74,7 @@ class FakeView(FreshChecks):
         self.alone: list[ManagedNode] = []
         self.details: dict[str, NodeDetail] = {}
         self.usage: Resources = {}
-        self.bought: list[Purchase] = []
+        self.bought: list[BoughtOffering] = []
         self.spaces: dict[str, dict[str, str]] = {"default": {}}
         self.node_overlays: list[NodeOverlay] = []
         self.eased = 0
@@ -162,7 +162,7 @@ class FakeView(FreshChecks):
     def pool_usage(self, pool: str) -> Resources:
         return self.usage
 
-    def purchases(self) -> Sequence[Purchase]:
+    def purchases(self) -> Sequence[BoughtOffering]:
         return self.bought
 
     def claim_names(self) -> Set[str]:

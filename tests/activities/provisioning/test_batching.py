@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from activities.provisioning.batching import Batcher, Window
+from activities.provisioning.batching import Batcher, BatchWindow
 from tenon.messages.base import ActivityName
 from tenon.messages.provisioning import AwaitBatchInput, BatchSummary
 from tests.activities.provisioning.batch_window import KARPENTERS_WINDOW
@@ -24,7 +24,7 @@ QUESTION = AwaitBatchInput(cluster="c", wait_seconds=600.0)
 class Setting:
     """A view, its batcher, and the seconds since the test began."""
 
-    def __init__(self, window: Window = KARPENTERS_WINDOW) -> None:
+    def __init__(self, window: BatchWindow = KARPENTERS_WINDOW) -> None:
         self.view = FakeView()
         self.view.existing = [node("node-1"), node("node-2")]
         self.now = loop_clock()
@@ -156,7 +156,7 @@ async def test_nominated_pods_are_asked_again_after_twenty_seconds() -> None:
 
 async def test_a_promise_outlasts_the_longest_batch_that_renews_it() -> None:
     """DIS-10: or the node would count as empty between two plans."""
-    at = Setting(Window(60.0, 60.0))
+    at = Setting(BatchWindow(60.0, 60.0))
     at.view.add(pod("a"))
     at.batcher.record_nominated({"node-1": [pod("a")]})
     await at.batcher.await_batch(QUESTION)
@@ -267,11 +267,11 @@ async def test_what_was_said_of_a_pod_is_forgotten_once_it_no_longer_waits() -> 
 
 async def test_set01_set02_the_window_is_that_of_the_process_which_collects() -> None:
     """The workflow that asks is begun once. A worker that is begun with other settings acts on them."""
-    at = Setting(Window(idle=3.0, longest=2.0))
+    at = Setting(BatchWindow(idle=3.0, longest=2.0))
     at.view.add(pod("a"))
     await at.batcher.await_batch(QUESTION)
     assert at.now() - START == timedelta(seconds=2.0)
-    again = Batcher(at.view, at.now, window=Window(idle=30.0, longest=60.0))
+    again = Batcher(at.view, at.now, window=BatchWindow(idle=30.0, longest=60.0))
     await again.await_batch(QUESTION)
     assert at.now() - START == timedelta(seconds=32.0)
 
@@ -282,7 +282,7 @@ async def test_set01_the_longest_batch_closes_before_its_activity_times_out(arri
     longest = Settings(
         cluster_name="c", batch_max_duration=timedelta(minutes=5), batch_idle_duration=timedelta(minutes=5)
     )
-    at = Setting(Window(longest.batch_idle_duration.total_seconds(), longest.batch_max_duration.total_seconds()))
+    at = Setting(BatchWindow(longest.batch_idle_duration.total_seconds(), longest.batch_max_duration.total_seconds()))
     at.later(arrival, "a")
     timeout = OPTIONS[ActivityName.AWAIT_BATCH].try_for.total_seconds()
     pods, begun = 0, 0.0

@@ -20,7 +20,7 @@ from tenon.kube.pod import Pod
 from tenon.kube.pool_reasons import NoPlace
 from tenon.messages.disruption import AwaitDisruptionInput
 from tenon.messages.provisioning import AwaitBatchInput, PlanInput
-from tenon.provisioning.buffer_status import Room
+from tenon.provisioning.buffer_status import BufferSimulation
 from tenon.scheduling.model import Plan
 from tests.activities.disruption.disruption_setting import managed
 from tests.activities.node.fake_kube import Recorder
@@ -92,7 +92,7 @@ async def test_cb09_a_buffer_without_room_ends_the_wait_and_gets_a_node_that_nam
     assert annotations[labels.PLANNED_REQUESTS] == '{"cpu":"2","memory":"2Gi","pods":"2"}', "so its room is known"
     assert at.recorder.events == [], "nobody waits for pods that are not there"
     assert at.batcher.undecided() == []
-    assert at.room.rooms() == {BUFFER: Room(starting=2)}
+    assert at.room.rooms() == {BUFFER: BufferSimulation(starting=2)}
     assert at.room.hosts() == {claim["metadata"]["name"]}
 
 
@@ -113,7 +113,7 @@ async def test_cb07_room_of_a_buffer_is_free_to_take() -> None:
     at.looked(on="n")
     assert len(await at.plan()) == 1, "for one of the buffer's pods"
     assert [item.name for item in at.batcher.reserved()["n"]] == ["a"]
-    assert at.room.rooms() == {BUFFER: Room(ready=1, starting=1)}
+    assert at.room.rooms() == {BUFFER: BufferSimulation(ready=1, starting=1)}
 
 
 async def test_nothing_is_bought_twice_while_a_claim_starts() -> None:
@@ -126,7 +126,7 @@ async def test_nothing_is_bought_twice_while_a_claim_starts() -> None:
         at.looked(*at.room.pods())
         at.now += 2 * FIRST_RETRY
         assert await at.plan() == {}
-    assert at.room.rooms() == {BUFFER: Room(starting=2)}
+    assert at.room.rooms() == {BUFFER: BufferSimulation(starting=2)}
 
 
 async def test_a_buffer_that_nothing_can_serve_is_asked_for_less_and_less_often() -> None:
@@ -182,13 +182,13 @@ def test_a_pass_does_not_overwrite_why_a_plan_could_not_buy() -> None:
     room.keep(pods)
     none = Plan(unschedulable=dict.fromkeys((pod.key for pod in pods), NoPlace.of("no NodePool is ready")))
     room.simulated(none, (), bought=False)
-    assert room.rooms() == {BUFFER: Room()}, "no plan has tried yet"
+    assert room.rooms() == {BUFFER: BufferSimulation()}, "no plan has tried yet"
     room.simulated(Plan(unschedulable={pod.key: NoPlace.of("its limit leaves no room") for pod in pods}), ())
     room.simulated(none, (), bought=False)
-    assert room.rooms() == {BUFFER: Room(refused="its limit leaves no room")}
+    assert room.rooms() == {BUFFER: BufferSimulation(refused="its limit leaves no room")}
     assert room.lacking() == pods
     room.simulated(Plan(placements={"n": tuple(pods)}), {"n"}, bought=False)
-    assert room.rooms() == {BUFFER: Room(ready=2)}
+    assert room.rooms() == {BUFFER: BufferSimulation(ready=2)}
 
 
 @pytest.mark.asyncio(loop_scope="function")

@@ -41,7 +41,7 @@ from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
 from tenon.kube.timestamps import format_instant
 from tenon.messages.base import REBOOT
-from tenon.provisioning.cost_limits import Purchase, priced_nodes, with_cost_limits
+from tenon.provisioning.cost_limits import BoughtOffering, priced_nodes, with_cost_limits
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.resources import parse_resources, total
 from tenon.scheduling.catalog import parse_catalog
@@ -521,7 +521,7 @@ def _problem(cluster: Cluster) -> Problem:
         for types in (pool.instance_types,)
     ]
     bought = [
-        Purchase(spec.pool, spec.type, spec.zone, _capacity_type(spec))
+        BoughtOffering(spec.pool, spec.type, spec.zone, _capacity_type(spec))
         for spec in cluster.nodes.values()
         if spec.managed
     ]

@@ -13,7 +13,7 @@ from tenon.disruption.commands.awaited_replacements import (
     GIVEN_UP_AFTER,
     LISTED_FOR,
     LONGEST_PAUSE,
-    Outcome,
+    ReplacementOutcome,
     judge,
     pause_before,
     why_first,
@@ -149,7 +149,7 @@ def test_n15_191_a_command_waits_while_its_node_still_leaves() -> None:
 def test_n15_191_a_command_ends_when_its_replacement_runs() -> None:
     replacements = FoundReplacements(running=["b"])
     wait = judge(message(), GONE, replacements, NOW + timedelta(seconds=94))
-    assert (wait.outcome, wait.text) == (Outcome.REPLACED, "NodeClaim b replaced it 1m34s after it was gone")
+    assert (wait.outcome, wait.text) == (ReplacementOutcome.REPLACED, "NodeClaim b replaced it 1m34s after it was gone")
 
 
 def test_n15_191_a_command_says_what_its_replacement_waits_for() -> None:
@@ -165,7 +165,7 @@ def test_n15_191_a_command_says_what_its_replacement_waits_for() -> None:
 @pytest.mark.parametrize(
     ("idle_for", "replacements", "expected"),
     [
-        (CHECK_AGAIN, FoundReplacements(), Outcome.UNNEEDED),
+        (CHECK_AGAIN, FoundReplacements(), ReplacementOutcome.UNNEEDED),
         (timedelta(), FoundReplacements(), None),
         (CHECK_AGAIN, FoundReplacements(waiting_pods=1), None),
         (CHECK_AGAIN, FoundReplacements(starting={"b": "boots"}), None),
@@ -173,7 +173,7 @@ def test_n15_191_a_command_says_what_its_replacement_waits_for() -> None:
     ids=["twice", "once", "a pod waits", "a node starts"],
 )
 def test_n15_191_a_replacement_that_no_pod_needs_is_not_awaited(
-    idle_for: timedelta, replacements: FoundReplacements, expected: Outcome | None
+    idle_for: timedelta, replacements: FoundReplacements, expected: ReplacementOutcome | None
 ) -> None:
     """One check may come before a ReplicaSet has made the new pod."""
     assert judge(message(), evolve(GONE, idle_since=NOW), replacements, NOW + idle_for).outcome is expected
@@ -190,7 +190,7 @@ def test_n15_191_a_replacement_that_never_comes_is_given_up() -> None:
     replacements = FoundReplacements(waiting_pods=2)
     assert judge(message(), GONE, replacements, NOW + GIVEN_UP_AFTER - timedelta(seconds=1)).outcome is None
     wait = judge(message(), GONE, replacements, NOW + GIVEN_UP_AFTER)
-    assert wait.outcome is Outcome.GIVEN_UP
+    assert wait.outcome is ReplacementOutcome.GIVEN_UP
     assert wait.text == (
         "no replacement ran within 30m: expected a node of NodePool default in capacity reservation cr-1"
     )

@@ -11,11 +11,11 @@ import pytest
 
 from tenon.fleet.document import Fleet, to_csv, to_document
 from tenon.fleet.summary import (
+    CommandSummary,
     FrozenPools,
-    OpenCommand,
     OpenRollout,
     PendingPod,
-    ScheduledPool,
+    PoolSchedule,
     commands_of_workflows,
     open_commands,
     reasons_of,
@@ -76,7 +76,7 @@ def test_a_command_has_its_nodes_its_replacements_and_its_saving() -> None:
     ]
     (command,) = open_commands(rows, {"claim-a": "Underutilized"})
     saving = command.saving
-    assert command == OpenCommand("c1", "Underutilized", ["a", "b"], ["new"], saving)
+    assert command == CommandSummary("c1", "Underutilized", ["a", "b"], ["new"], saving)
     assert saving == pytest.approx(0.1)
 
 
@@ -87,20 +87,20 @@ def test_a_saving_is_unknown_until_the_replacement_has_a_price() -> None:
 
 def test_workflows_say_what_commands_wait_for_and_claims_name_those_that_have_ended() -> None:
     of_claims = [
-        OpenCommand("c1", "Underutilized", ["a"], ["new"], 0.1),
-        OpenCommand("over", "Empty", ["b"], [], 0.3),
+        CommandSummary("c1", "Underutilized", ["a"], ["new"], 0.1),
+        CommandSummary("over", "Empty", ["b"], [], 0.3),
     ]
     of_workflows = [
-        OpenCommand("c1", "Underutilized", ["claim-a"], [], 0.12, "1 of 2 replacements is ready", NOW),
-        OpenCommand("asks", "Drifted", ["claim-c"], ["claim-new"], None, "waits for approval", NOW),
+        CommandSummary("c1", "Underutilized", ["claim-a"], [], 0.12, "1 of 2 replacements is ready", NOW),
+        CommandSummary("asks", "Drifted", ["claim-c"], ["claim-new"], None, "waits for approval", NOW),
     ]
     names = {"claim-a": "a", "claim-c": "c"}
     assert commands_of_workflows(of_workflows, of_claims, names) == [
-        OpenCommand("c1", "Underutilized", ["a"], ["new"], 0.12, "1 of 2 replacements is ready", NOW),
-        OpenCommand("asks", "Drifted", ["c"], ["claim-new"], None, "waits for approval", NOW),
-        OpenCommand("over", "Empty", ["b"], [], 0.3, "its nodes leave"),
+        CommandSummary("c1", "Underutilized", ["a"], ["new"], 0.12, "1 of 2 replacements is ready", NOW),
+        CommandSummary("asks", "Drifted", ["c"], ["claim-new"], None, "waits for approval", NOW),
+        CommandSummary("over", "Empty", ["b"], [], 0.3, "its nodes leave"),
     ]
-    unpriced = [OpenCommand("c1", "Underutilized", ["claim-a"], [], None)]
+    unpriced = [CommandSummary("c1", "Underutilized", ["claim-a"], [], None)]
     assert commands_of_workflows(unpriced, of_claims[:1], names)[0].saving == 0.1
 
 
@@ -108,11 +108,11 @@ def test_json_has_commands_freezes_and_rollouts() -> None:
     fleet = Fleet(
         [],
         [],
-        [OpenCommand("c1", "Drifted", ["a"], [], None, "waits for approval", NOW)],
+        [CommandSummary("c1", "Drifted", ["a"], [], None, "waits for approval", NOW)],
         NOW,
         frozen=[FrozenPools(["web"], "pause-web", "ann", "INC-1", None, "by ...")],
         rollouts=[OpenRollout("careful", "web", "Paused", "2/3", "v2", "ann paused it")],
-        scheduled=[ScheduledPool("ci", "off", ["hours/nights"], NOW)],
+        scheduled=[PoolSchedule("ci", "off", ["hours/nights"], NOW)],
     )
     document = json.loads(json.dumps(to_document(fleet, [])))
     assert (document["commands"][0]["waits"], document["commands"][0]["started"]) == (

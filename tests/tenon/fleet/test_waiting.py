@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tenon.fleet.disruption_state import DisruptionState
-from tenon.fleet.summary import FrozenPools, OpenCommand
+from tenon.fleet.summary import CommandSummary, FrozenPools
 from tenon.fleet.waiting import with_waits
 from tests.tenon.fleet.cluster import NOW, a_row
 
-ASKS = OpenCommand("c1", "Underutilized", ["n"], [], 0.1, started=NOW, awaits_approval=True)
+ASKS = CommandSummary("c1", "Underutilized", ["n"], [], 0.1, started=NOW, awaits_approval=True)
 FROZEN = FrozenPools(["web"], "pause", "ann", "INC-1", None, "by DisruptionFreeze pause until it is deleted")
 
 
@@ -37,5 +37,5 @@ def test_what_is_more_important_stays(state: str) -> None:
 
 
 def test_a_command_that_was_approved_is_no_question() -> None:
-    going = OpenCommand("c1", "Underutilized", ["n"], [], 0.1, started=NOW)
+    going = CommandSummary("c1", "Underutilized", ["n"], [], 0.1, started=NOW)
     assert with_waits([a_row("n")], [going], ()) == [a_row("n")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tenon.migration.behavior import Objects, differences
+from tenon.migration.behavior import MigratedObjects, differences
 
 Object = dict[str, Any]
 
@@ -15,7 +15,7 @@ def obj(kind: str, name: str, spec: Object | None = None, **metadata: Any) -> Ob
 
 
 def rows(**objects: Any) -> list[tuple[str, str]]:
-    return [(f"{item.kind} {item.name}", item.row) for item in differences(Objects(**objects))]
+    return [(f"{item.kind} {item.name}", item.row) for item in differences(MigratedObjects(**objects))]
 
 
 def hashed(kind: str, name: str, digest: str, version: str = "v3", **more: Any) -> Object:

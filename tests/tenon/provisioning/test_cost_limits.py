@@ -17,7 +17,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import check_nodepool
 from tenon.kube.pod import Pod
 from tenon.provisioning.capacity_probes import with_usage_of
-from tenon.provisioning.cost_limits import Purchase, costs_of
+from tenon.provisioning.cost_limits import BoughtOffering, costs_of
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of
 from tenon.provisioning.solving import solve_with_buffers
@@ -45,7 +45,7 @@ def posed(
     pods: Sequence[Pod],
     *pools: NodePool,
     types: Sequence[InstanceType] = CATALOG,
-    bought: Sequence[Purchase] = (),
+    bought: Sequence[BoughtOffering] = (),
     total: float = 0.0,
 ) -> Problem:
     view = FakeView()
@@ -154,15 +154,15 @@ def test_pods_that_need_on_demand_nodes_are_told_what_those_cost() -> None:
 
 
 def test_nodes_that_run_and_claims_in_flight_count_at_their_price() -> None:
-    running = Purchase("default", "m5.large", "us-west-2a", labels.ON_DEMAND, launch_price=9.0)
-    starting = Purchase("default", at_most=100_000)
+    running = BoughtOffering("default", "m5.large", "us-west-2a", labels.ON_DEMAND, launch_price=9.0)
+    starting = BoughtOffering("default", at_most=100_000)
     pool = limited("default", "0.30", capacity_types("on-demand"))
     plan = planned(replicas(5, "1500m"), pool, types=ONLY_LARGE, bought=[running, starting])
     assert len(plan.claims) == 1
 
 
 def test_a_node_whose_type_is_not_sold_any_more_counts_at_its_launch_price() -> None:
-    old_node = Purchase("default", "m1.large", "us-west-2a", labels.ON_DEMAND, launch_price=0.2)
+    old_node = BoughtOffering("default", "m1.large", "us-west-2a", labels.ON_DEMAND, launch_price=0.2)
     pool = limited("default", "0.30", capacity_types("on-demand"))
     assert len(planned(replicas(5, "1500m"), pool, types=ONLY_LARGE, bought=[old_node]).claims) == 1
 
@@ -170,22 +170,24 @@ def test_a_node_whose_type_is_not_sold_any_more_counts_at_its_launch_price() -> 
 @pytest.mark.parametrize(
     ("bought", "cost"),
     [
-        (Purchase("adopted", "m5.large", "us-west-2a", labels.ON_DEMAND), 100_000),
-        (Purchase("adopted", "m5.large", "another-zone", labels.ON_DEMAND), 100_000),
-        (Purchase("adopted", "m5.large", "", ""), 100_000),
-        (Purchase("default", "m5.large", "another-zone", labels.SPOT), 40_000),
-        (Purchase("adopted", "m5.large", "us-west-2a", labels.ON_DEMAND, launch_price=0.3), 300_000),
-        (Purchase("adopted", "m5.large", "us-west-2a", labels.RESERVED), 0),
-        (Purchase("adopted", "m1.large", "us-west-2a", labels.ON_DEMAND), 0),
+        (BoughtOffering("adopted", "m5.large", "us-west-2a", labels.ON_DEMAND), 100_000),
+        (BoughtOffering("adopted", "m5.large", "another-zone", labels.ON_DEMAND), 100_000),
+        (BoughtOffering("adopted", "m5.large", "", ""), 100_000),
+        (BoughtOffering("default", "m5.large", "another-zone", labels.SPOT), 40_000),
+        (BoughtOffering("adopted", "m5.large", "us-west-2a", labels.ON_DEMAND, launch_price=0.3), 300_000),
+        (BoughtOffering("adopted", "m5.large", "us-west-2a", labels.RESERVED), 0),
+        (BoughtOffering("adopted", "m1.large", "us-west-2a", labels.ON_DEMAND), 0),
     ],
 )
-def test_a_node_without_a_launch_price_counts_as_other_nodepools_sell_its_type(bought: Purchase, cost: int) -> None:
+def test_a_node_without_a_launch_price_counts_as_other_nodepools_sell_its_type(
+    bought: BoughtOffering, cost: int
+) -> None:
     """Nodes that Karpenter launched have no launch price."""
     assert costs_of([bought], [(limited(), ONLY_LARGE)]) == {bought.pool: cost}
 
 
 def test_nodes_of_a_nodepool_that_cannot_be_used_take_up_the_limit_of_all() -> None:
-    old_node = Purchase("adopted", "m5.large", "us-west-2a", labels.ON_DEMAND)
+    old_node = BoughtOffering("adopted", "m5.large", "us-west-2a", labels.ON_DEMAND)
     pool = limited("default", None, capacity_types("on-demand"))
     assert len(planned(replicas(5, "1500m"), pool, types=ONLY_LARGE, bought=[old_node] * 3, total=0.5).claims) == 2
 
@@ -197,7 +199,7 @@ def test_the_limit_of_all_nodepools_is_shared() -> None:
         for name in ("a", "b")
         for number in range(4)
     ]
-    elsewhere = Purchase("unusable", "m5.large", "us-west-2a", labels.ON_DEMAND, launch_price=0.2)
+    elsewhere = BoughtOffering("unusable", "m5.large", "us-west-2a", labels.ON_DEMAND, launch_price=0.2)
     plan = planned(picky, *pools, types=ONLY_LARGE, bought=[elsewhere], total=0.5)
     assert len(plan.claims) == 3
     (why,) = {str(reason).partition(": ")[2] for reason in plan.unschedulable.values()}
@@ -262,7 +264,7 @@ def test_whatever_ec2_launches_costs_at_most_the_limits(
     cpus: list[int], own: list[float | None], total: float, spent: float
 ) -> None:
     pools = [limited(f"pool-{number}", None if cost is None else f"{cost:.6f}") for number, cost in enumerate(own)]
-    bought = [Purchase("pool-0", launch_price=spent)]
+    bought = [BoughtOffering("pool-0", launch_price=spent)]
     pods = [pod(f"p-{number}", f"{cpu}m") for number, cpu in enumerate(cpus)]
     problem = posed(pods, *pools, bought=bought, total=total)
     plan = solve_with_buffers(problem)

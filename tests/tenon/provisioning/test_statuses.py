@@ -9,7 +9,7 @@ import pytest
 
 from tenon.apis.capacitybuffer import CapacityBuffer
 from tenon.apis.common import Condition
-from tenon.provisioning.buffer_status import MAX_PODS, Resolved, Room, buffer_status, resolved
+from tenon.provisioning.buffer_status import MAX_PODS, BufferSimulation, ResolvedBuffer, buffer_status, resolved
 from tenon.provisioning.overlay_status import overlay_conditions
 from tenon.provisioning.overlays import Overlaid
 from tests.tenon.apis.case import edited
@@ -44,7 +44,7 @@ def test_cb05_a_template_is_named_with_its_generation() -> None:
             {
                 "type": "ReadyForProvisioning",
                 "status": "True",
-                "reason": "Resolved",
+                "reason": "ResolvedBuffer",
                 "message": "",
                 "lastTransitionTime": "2026-03-01T12:00:00Z",
                 "observedGeneration": 5,
@@ -78,7 +78,7 @@ def test_cb06_what_cannot_be_resolved_has_a_reason(
 ) -> None:
     capacity_buffer = buffer(spec)
     answer = resolved(capacity_buffer, result)
-    status = buffer_status(capacity_buffer, answer, Room(ready=2), NOW)
+    status = buffer_status(capacity_buffer, answer, BufferSimulation(ready=2), NOW)
     assert told(status.conditions) == {
         "ReadyForProvisioning": ("False", reason),
         "Provisioning": ("False", "NotReadyForProvisioning"),
@@ -91,13 +91,15 @@ def test_cb06_what_cannot_be_resolved_has_a_reason(
     ("count", "room", "status", "words"),
     [
         (0, None, ("False", "BufferEmpty"), "no pods"),
-        (2, Room(ready=2), ("True", "FitsExistingCapacity"), "all 2"),
-        (2, Room(ready=1, starting=1), ("False", "RequiresNewCapacity"), "1 on nodes that start"),
-        (3, Room(ready=1, refused="limits"), ("False", "RequiresNewCapacity"), "2 have none: limits"),
+        (2, BufferSimulation(ready=2), ("True", "FitsExistingCapacity"), "all 2"),
+        (2, BufferSimulation(ready=1, starting=1), ("False", "RequiresNewCapacity"), "1 on nodes that start"),
+        (3, BufferSimulation(ready=1, refused="limits"), ("False", "RequiresNewCapacity"), "2 have none: limits"),
     ],
 )
-def test_cb06_whether_the_room_is_there(count: int, room: Room | None, status: tuple[str, str], words: str) -> None:
-    resolved = Resolved("Resolved", "", TEMPLATE, count)
+def test_cb06_whether_the_room_is_there(
+    count: int, room: BufferSimulation | None, status: tuple[str, str], words: str
+) -> None:
+    resolved = ResolvedBuffer("Resolved", "", TEMPLATE, count)
     conditions = buffer_status(buffer(OF_TEMPLATE), resolved, room, NOW).conditions
     assert told(conditions)["Provisioning"] == status
     assert words in conditions[1].message

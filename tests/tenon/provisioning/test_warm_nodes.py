@@ -22,7 +22,7 @@ from tenon.kube.taints import Taint
 from tenon.kube.timestamps import format_instant
 from tenon.messages.explanation import Explanation
 from tenon.provisioning.claims import warm_claim_body
-from tenon.provisioning.cost_limits import Purchase
+from tenon.provisioning.cost_limits import BoughtOffering
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.warm_nodes import (
     JOINS_WITHIN,
@@ -294,8 +294,8 @@ def test_a_spot_pool_and_a_full_pool_get_no_warm_node_and_hear_why() -> None:
 def test_wsh36_a_warm_node_counts_at_its_full_price() -> None:
     pool = keeping(1)
     pool.metadata.annotations[labels.MAX_HOURLY_COST] = "0.2"
-    purchases = [Purchase("warm", launch_price=0.05)]
+    purchases = [BoughtOffering("warm", launch_price=0.05)]
     planned, _ = warm_node(pool, CATALOG, {}, [], {}, PlanPolicy(), purchases)
     assert planned.largest["tenon.sh/hourly-cost"] <= 150_000
     with pytest.raises(NoEmptyNodeError, match=r"tenon.sh/max-hourly-cost \$0.20"):
-        warm_node(pool, CATALOG, {}, [], {}, PlanPolicy(), [Purchase("warm", launch_price=0.19)])
+        warm_node(pool, CATALOG, {}, [], {}, PlanPolicy(), [BoughtOffering("warm", launch_price=0.19)])

@@ -13,7 +13,7 @@ from tenon.record.entries import MAX_LISTED
 from tenon.record.lines import MAX_LINE, line_of
 from tenon.record.origin import Origin
 from tenon.record.plans import plan_entry
-from tenon.record.room import Room
+from tenon.record.room import EntryRoom
 from tenon.scheduling.model import Plan, PlannedClaim
 from tests.tenon.scheduling.builders import replicas
 
@@ -65,6 +65,6 @@ def test_pods_of_capacity_buffers_are_not_named() -> None:
 
 
 def test_room_goes_to_what_comes_first() -> None:
-    room = Room(30)
+    room = EntryRoom(30)
     assert room.names(["a" * 10, "b" * 10, "c" * 10]) == ["a" * 10, "b" * 10]
     assert room.text("no room for this") == ""

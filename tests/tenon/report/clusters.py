@@ -13,7 +13,7 @@ from tenon.apis import labels
 from tenon.ec2.types.instance_types import Prices
 from tenon.fleet.document import Fleet
 from tenon.fleet.rows import node_row
-from tenon.fleet.summary import FrozenPools, OpenCommand, OpenRollout, PendingPod, ScheduledPool, open_commands
+from tenon.fleet.summary import CommandSummary, FrozenPools, OpenRollout, PendingPod, PoolSchedule, open_commands
 from tenon.fleet.waiting import with_waits
 from tenon.kube.decode import decode_node, decode_nodeclaim
 from tenon.kube.pod_decode import decode_pod
@@ -69,10 +69,10 @@ class Cluster:
         self.pending_pods: list[PendingPod] = []
         self.events: dict[str, str] = {}
         self.notes: list[str] = []
-        self.commands: list[OpenCommand] = []
+        self.commands: list[CommandSummary] = []
         self.frozen: list[FrozenPools] = []
         self.rollouts: list[OpenRollout] = []
-        self.scheduled: list[ScheduledPool] = []
+        self.scheduled: list[PoolSchedule] = []
 
     def pool(self, name: str, *, annotations: dict[str, str] | None = None, status: Any = None, **spec: Any) -> None:
         """Add a NodePool, by default one that consolidates."""

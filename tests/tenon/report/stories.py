@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tenon.apis import labels
-from tenon.fleet.summary import FrozenPools, OpenCommand, OpenRollout, ScheduledPool
+from tenon.fleet.summary import CommandSummary, FrozenPools, OpenRollout, PoolSchedule
 from tenon.kube.timestamps import format_instant
 from tenon.record.entries import CostEntry, CostRow, Entry
 from tests.tenon.report.clusters import NOW, Cluster, command, command_end, launch, refusal, removal, waited
@@ -92,11 +92,11 @@ def busy_cluster() -> Cluster:
         cluster.waiting(f"ml/train-{number}", "NodePool gpu: its limit of nvidia.com/gpu is reached (3 of 3)")
     cluster.waiting("etl/job-91", "0/29 nodes are available", claim="batch-0001d")
     waits = "waits for approval until 2026-03-10 08:00:00 UTC: tenon approve drifted-1, or tenon refuse drifted-1"
-    moves = OpenCommand("drifted-1", "Drifted", ["ip-10-0-0-3"], [], 0.05, waits, NOW, awaits_approval=True)
+    moves = CommandSummary("drifted-1", "Drifted", ["ip-10-0-0-3"], [], 0.05, waits, NOW, awaits_approval=True)
     cluster.commands.append(moves)
     cause = "by DisruptionFreeze pause-batch of ann (INC-1) until it is deleted"
     cluster.frozen.append(FrozenPools(["batch"], "pause-batch", "ann", "INC-1", None, cause))
-    cluster.scheduled.append(ScheduledPool("ci", "off", ["hours/nights"], datetime(2026, 11, 30, 8, 55, tzinfo=UTC)))
+    cluster.scheduled.append(PoolSchedule("ci", "off", ["hours/nights"], datetime(2026, 11, 30, 8, 55, tzinfo=UTC)))
     cluster.rollouts.append(OpenRollout("careful", "web", "Paused", "2/3", "v2", "ann paused it"))
     return cluster
 

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tenon.schedule.desired import timeline
-from tenon.schedule.week import Mark, Running, estimate, first_midnight, rows
+from tenon.schedule.week import Mark, PoolNow, estimate, first_midnight, rows
 from tests.tenon.schedule.schedules import HOURS, NIGHTS, POOL, a_schedule
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -38,7 +38,7 @@ def test_the_cost_counts_the_hours_that_pass(first_day: date, hours: int) -> Non
     segments = timeline(
         [a_schedule(NIGHTS)], POOL, first_midnight(first_day, BERLIN), first_midnight(first_day + WEEK, BERLIN)
     )
-    cost = estimate(segments, Running(4, 2.0))
+    cost = estimate(segments, PoolNow(4, 2.0))
     assert cost is not None
     assert cost.unscheduled == pytest.approx(hours * 2.0)
     assert cost.scheduled == pytest.approx(7 * (10 + 5 / 60) * 2.0)
@@ -47,7 +47,7 @@ def test_the_cost_counts_the_hours_that_pass(first_day: date, hours: int) -> Non
 def test_a_floor_costs_what_is_missing_and_without_nodes_there_is_no_price() -> None:
     always = a_schedule({"from": "00:00", "to": "00:00", "floor": {"nodes": 6}})
     segments = timeline([always], POOL, first_midnight(MONDAY, BERLIN), first_midnight(MONDAY + WEEK, BERLIN))
-    cost = estimate(segments, Running(4, 2.0))
+    cost = estimate(segments, PoolNow(4, 2.0))
     assert cost is not None
     assert cost.scheduled == pytest.approx(168 * 3.0)
-    assert estimate(segments, Running(0, 0.0)) is None
+    assert estimate(segments, PoolNow(0, 0.0)) is None

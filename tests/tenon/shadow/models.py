@@ -19,7 +19,7 @@ from tenon.shadow.disruptions import ModelCommand, Rules, carry_out_due, expire,
 from tenon.shadow.feeding import feed
 from tenon.shadow.pods import LivePod
 from tenon.shadow.purchases import buy, is_due
-from tenon.shadow.view import ModelView, PodFacts
+from tenon.shadow.view import ModelView, ShadowPodFacts
 from tenon.simulation.decisions import PlanQuestion
 from tenon.simulation.defaults import default_class
 from tests.tenon.scheduling.builders import CATALOG, pod
@@ -129,7 +129,7 @@ class Steps:
         def fail(name: str, error: Exception) -> None:
             raise AssertionError(name) from error
 
-        facts, policies = PodFacts(lambda _record: ()), policies_of(self.around.pools)
+        facts, policies = ShadowPodFacts(lambda _record: ()), policies_of(self.around.pools)
         rules = Rules(policies, facts, FeatureGates(), PRICES, BOOT, DRAIN, never, fail)
         commands = [*carry_out_due(self.view, self.question, rules), *remove_empty(self.view, rules)]
         return [*commands, *look_for_moves(self.view, self.question, rules, None)[0]]

@@ -13,7 +13,7 @@ from tenon.shadow.disruptions import interrupt
 from tenon.shadow.kube_scheduling import bind
 from tenon.shadow.ledger import Ledger
 from tenon.shadow.pods import WAITS
-from tenon.shadow.saved import Totals, node_text, places_of, restored
+from tenon.shadow.saved import ShadowTotals, node_text, places_of, restored
 from tests.tenon.shadow.models import BOOT, NOW, Around, Steps, live, node_pool
 
 
@@ -262,7 +262,7 @@ def test_each_pod_is_in_one_place_whatever_happens(script: list[tuple[str, int]]
 def test_a_restart_goes_on_with_the_same_nodes_and_places(count: int, cpu: int) -> None:
     steps = with_pods(count, cpu=f"{cpu}m")
     steps.disrupt()
-    totals = Totals(1, "", steps.cluster.bought, steps.cluster.disturbance, steps.cluster.disturbance, Ledger())
+    totals = ShadowTotals(1, "", steps.cluster.bought, steps.cluster.disturbance, steps.cluster.disturbance, Ledger())
     texts = [node_text(node) for node in steps.cluster.nodes.values()]
     pods = [pod.live for pod in steps.cluster.pods.values()]
     steps.feed(live("waits"))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tenon.disruption.pass_pauses import MAX_SETTLE
 from tenon.disruption.pool_policy import policies_of
-from tenon.shadow.pace import Pace
+from tenon.shadow.pace import ShadowPace
 from tests.tenon.shadow.models import BOOT, Steps, live
 
 
-def begins(pace: Pace, steps: Steps) -> bool:
+def begins(pace: ShadowPace, steps: Steps) -> bool:
     return pace.begins(steps.view, policies_of(steps.around.pools))
 
 
@@ -21,7 +21,7 @@ def quiet_model(count: int = 1, cpu: str = "1500m") -> Steps:
 
 
 def test_a_look_begins_once_a_node_is_due() -> None:
-    steps, pace = quiet_model(), Pace()
+    steps, pace = quiet_model(), ShadowPace()
     assert not begins(pace, steps)
     steps.pass_time(30)
     assert begins(pace, steps)
@@ -29,7 +29,7 @@ def test_a_look_begins_once_a_node_is_due() -> None:
 
 def test_a_look_that_does_not_begin_yet_says_when_it_may() -> None:
     """The worker looks at that moment. A model that looked at fixed times would look later, and find other moves."""
-    steps, pace = quiet_model(), Pace()
+    steps, pace = quiet_model(), ShadowPace()
     (node,) = steps.cluster.nodes.values()
     due = max(node.quiet, node.ready) + 30
     steps.now = due - 7
@@ -40,7 +40,7 @@ def test_a_look_that_does_not_begin_yet_says_when_it_may() -> None:
 
 
 def test_a_look_waits_while_other_nodes_become_due_but_not_for_ever() -> None:
-    steps, pace = quiet_model(12), Pace()
+    steps, pace = quiet_model(12), ShadowPace()
     first = next(iter(steps.cluster.nodes.values()))
     steps.feed(live("huge", cpu="60"))
     steps.pass_time(2)
@@ -57,7 +57,7 @@ def test_a_look_waits_while_other_nodes_become_due_but_not_for_ever() -> None:
 
 
 def test_pods_that_wait_come_first_but_not_those_that_fit_nowhere() -> None:
-    steps, pace = quiet_model(), Pace()
+    steps, pace = quiet_model(), ShadowPace()
     steps.pass_time(30)
     steps.feed(live("huge", cpu="500"))
     assert not begins(pace, steps)
@@ -67,7 +67,7 @@ def test_pods_that_wait_come_first_but_not_those_that_fit_nowhere() -> None:
 
 
 def test_a_look_that_took_long_is_followed_by_a_long_pause() -> None:
-    steps, pace = quiet_model(), Pace()
+    steps, pace = quiet_model(), ShadowPace()
     steps.pass_time(30)
     pace.ended(steps.now, computed=5.0, cursor=None)
     steps.pass_time(48)

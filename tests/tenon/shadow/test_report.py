@@ -13,7 +13,7 @@ from tenon.shadow.disruptions import ModelCommand
 from tenon.shadow.ledger import Ledger, Rates
 from tenon.shadow.page import to_html
 from tenon.shadow.report import Document, Risks, ShadowReport, document, verdict
-from tenon.shadow.saved import MOST, Totals
+from tenon.shadow.saved import MOST, ShadowTotals
 from tests.tenon.shadow.models import NOW
 
 SIX = Bought("m5.4xlarge", "us-west-2a", "on-demand", 1, 0.768)
@@ -28,7 +28,7 @@ def a_report(**more: Any) -> ShadowReport:
     ledger = Ledger()
     for minute in range(121):
         ledger.note(NOW + 60 * minute, Rates(3.0, 2.0, 4, 3, bound=1.5))
-    totals = Totals(1, "uid", 3, Disturbance(5, 2, {"Empty": 2}), Disturbance(9, 3, {"Underutilized": 3}), ledger)
+    totals = ShadowTotals(1, "uid", 3, Disturbance(5, 2, {"Empty": 2}), Disturbance(9, 3, {"Underutilized": 3}), ledger)
     totals.compared(comparison())
     totals.carried_out(ModelCommand(NOW, "Underutilized", ["m5.4xlarge"], ["m5.large"], 3, 0.672, ["because"]))
     rates = Rates(3.0, 2.0, 4, 3, bound=1.5)
@@ -56,13 +56,13 @@ def test_a_model_that_is_dearer_is_not_said_to_save() -> None:
     ledger = Ledger()
     ledger.note(NOW, Rates(1.0, 2.0, 1, 1))
     ledger.note(NOW + 100, Rates(1.0, 2.0, 1, 1))
-    totals = Totals(1, "", 0, Disturbance(), Disturbance(), ledger)
+    totals = ShadowTotals(1, "", 0, Disturbance(), Disturbance(), ledger)
     report = ShadowReport(NOW, totals, Rates(1.0, 2.0, 1, 1), Risks({}, [], []), 40.0, 30.0)
     assert "would have paid $0.0278 more" in verdict(report)
 
 
 def test_only_the_purchases_that_differ_most_are_kept() -> None:
-    totals = Totals(1, "", 0, Disturbance(), Disturbance(), Ledger())
+    totals = ShadowTotals(1, "", 0, Disturbance(), Disturbance(), Ledger())
     for number in range(3 * MOST):
         totals.compared(comparison(Bought("m5.4xlarge", "a", "on-demand", 1, 0.4 + number)))
     totals.compared(comparison(unplaced={"default/web": "no"}, unplaced_count=1))
@@ -83,7 +83,7 @@ def test_the_page_shows_the_cost_the_decisions_and_the_risks() -> None:
 
 
 def test_the_page_of_a_report_without_samples_says_so() -> None:
-    totals = Totals(1, "", 0, Disturbance(), Disturbance(), Ledger())
+    totals = ShadowTotals(1, "", 0, Disturbance(), Disturbance(), Ledger())
     report: Document = document(ShadowReport(NOW, totals, Rates(0.0, 0.0, 0, 0), Risks({}, [], []), 40.0, 30.0))
     assert "needs two minutes" in to_html(report)
     assert report["verdict"].startswith("Nothing has cost anything yet")
@@ -95,6 +95,6 @@ def test_the_page_of_a_report_without_samples_says_so() -> None:
 
 
 def test_purchases_that_cost_the_same_are_counted_and_not_listed() -> None:
-    totals = Totals(1, "", 0, Disturbance(), Disturbance(), Ledger())
+    totals = ShadowTotals(1, "", 0, Disturbance(), Disturbance(), Ledger())
     totals.compared(comparison(SIX, SIX))
     assert (totals.batches, totals.differing) == (1, [])

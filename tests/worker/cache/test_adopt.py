@@ -10,11 +10,11 @@ from worker.cache.default_topology_spread import DefaultTopologySpread
 from worker.cache.evacuating_pods import EvacuatingPods
 from worker.cache.node_versions import NodeVersions
 from worker.cache.state import ClusterState
-from worker.cache.storage import Storage
+from worker.cache.storage import CachedStorage
 from worker.cache.table import Table
 from worker.cache.vpa_predictions import VpaPredictions
 
-PARTS = (CsiDrivers, DefaultTopologySpread, EvacuatingPods, NodeVersions, Storage, VpaPredictions)
+PARTS = (CsiDrivers, DefaultTopologySpread, EvacuatingPods, NodeVersions, CachedStorage, VpaPredictions)
 
 
 def tables_of(part: object, path: str = "") -> Iterator[tuple[str, Table[Any]]]:

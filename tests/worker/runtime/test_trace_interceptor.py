@@ -12,13 +12,20 @@ from activities.tracing.catalogue import TRACED
 from activities.tracing.context import SpanId, root_of
 from tenon.messages.base import ActivityName
 from tenon.messages.node import Disrupt, DisruptAnswer
-from worker.runtime.temporal.trace_interceptor import HEADER, LONGEST, MAX_LINKS, Operations, Step, TraceInterceptor
+from worker.runtime.temporal.trace_interceptor import (
+    HEADER,
+    LONGEST,
+    MAX_LINKS,
+    Operations,
+    TracedStep,
+    TraceInterceptor,
+)
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 CAUSE = SpanId(1, 2).traceparent
 
 
-def steps(operations: Operations, *names: ActivityName, at: datetime = NOW) -> list[Step]:
+def steps(operations: Operations, *names: ActivityName, at: datetime = NOW) -> list[TracedStep]:
     return [operations.step(TRACED[name], "run", at) for name in names]
 
 
@@ -79,9 +86,9 @@ def test_a_start_begins_with_its_oldest_pod_unless_the_claim_is_old() -> None:
 
 
 def test_a_header_says_the_same_when_it_is_read() -> None:
-    step = Step("run/1", is_first=True, links=(CAUSE,), since=NOW.isoformat())
-    assert Step.of({HEADER: step.payload()}) == step
-    assert Step.of({}) is None
+    step = TracedStep("run/1", is_first=True, links=(CAUSE,), since=NOW.isoformat())
+    assert TracedStep.of({HEADER: step.payload()}) == step
+    assert TracedStep.of({}) is None
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from tenon.disruption.rules.scheduled_off import off_pool
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import ObjectRecord
 from tenon.messages.node import Removal
-from tenon.provisioning.buffer_status import Room
+from tenon.provisioning.buffer_status import BufferSimulation
 from tenon.provisioning.floors import floors
 from tenon.schedule.desired import NOTHING_DESIRED, Desired
 from tenon.schedule.node_pools import closed_clause
@@ -42,7 +42,7 @@ LEARN_AFTER = timedelta(minutes=1)
 RETRY = 30.0
 CONCURRENCY = 10
 REASON = Reason.SCHEDULED_OFF
-Rooms = Callable[[], Mapping[str, Room]]
+Rooms = Callable[[], Mapping[str, BufferSimulation]]
 
 
 class NodeScheduleController(Controller):

@@ -39,7 +39,7 @@ from tenon.provisioning.buffer_feasibility import infeasible, one_pod_of_each
 from tenon.provisioning.buffer_status import (
     POD_TEMPLATE_NOT_FOUND,
     SCALABLE_REF_NOT_FOUND,
-    Resolved,
+    ResolvedBuffer,
     buffer_status,
     condition_reasons,
     refers_to,
@@ -109,7 +109,7 @@ class CapacityBufferController(Controller):
         self._infeasible: Mapping[str, str] = {}
         """By buffer, why its pods can never have a node."""
         self._standing = BufferPods()
-        self._resolved: dict[str, Resolved] = {}
+        self._resolved: dict[str, ResolvedBuffer] = {}
         self._read_at = float("-inf")
         """When the buffers are read again even if none of them changed."""
 
@@ -150,7 +150,7 @@ class CapacityBufferController(Controller):
         self._standing.forget_others(self._resolved)
         self._room.keep(pods, whole=len(self._resolved) == len(records) + len(floors))
 
-    async def _resolve(self, record: NamespacedRecord) -> Resolved | None:
+    async def _resolve(self, record: NamespacedRecord) -> ResolvedBuffer | None:
         """Resolve one buffer. None if the API server could not answer."""
         buffer, faults = parse(CapacityBuffer, record.body)
         if buffer is None or faults:
@@ -223,7 +223,7 @@ class CapacityBufferController(Controller):
         """The results whose change must be published."""
         return self._room.known, self._room.hosts(), frozenset(pod.uid for pod in self._room.lacking())
 
-    async def _write(self, record: NamespacedRecord, resolved_buffer: Resolved) -> None:
+    async def _write(self, record: NamespacedRecord, resolved_buffer: ResolvedBuffer) -> None:
         buffer, _ = parse(CapacityBuffer, record.body)
         if buffer is None:
             return  # the API server rejects such an object

@@ -63,7 +63,7 @@ LOOKS = 15.0
 """Seconds between two looks at NodePools that have warm nodes, even without a change."""
 
 
-class Instances(Protocol):
+class WarmInstances(Protocol):
     """What EC2 does with instances. Both calls block."""
 
     def stop(self, instance_id: str) -> StopReply:
@@ -90,7 +90,7 @@ class WarmNodeController(Controller):
         cache: ClusterCache,
         view: PlanningView,
         types: Types,
-        instances: Instances,
+        instances: WarmInstances,
         policy: PlanPolicy,
         turns: PurchaseTurns,
         now: Callable[[], datetime] = utc_now,

@@ -19,7 +19,7 @@ from activities.disruption.situation_source import SituationSource
 from activities.disruption.slowed_pools import SlowedPools
 from activities.disruption.supply import SupplyReader
 from activities.provisioning.account_commitments import CommitmentStore
-from activities.provisioning.batching import Batcher, Window
+from activities.provisioning.batching import Batcher, BatchWindow
 from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.live_solving import LiveSolver
@@ -73,7 +73,7 @@ def plan_parts(
     """Return the parts. ``cluster_metrics``: hears which pods plans are for; None while metrics are off."""
     view = PlanningView(cache, limits_total_cost=bool(settings.max_hourly_cost))
     policy, room = settings.plan_policy(), BufferRoom(awaited=True)
-    window = Window(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
+    window = BatchWindow(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
 
     def refused_otherwise(key: str) -> None:
         """Look again at the NodePool of a breaker, or at all if it is that of an EC2NodeClass or of the account."""

@@ -47,7 +47,7 @@ MAX_LINKS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TracedStep:
     """What the header of an activity says."""
 
     key: str
@@ -62,7 +62,7 @@ class Step:
         return Payload(metadata={"encoding": b"json/plain"}, data=json.dumps(fields).encode())
 
     @classmethod
-    def of(cls, headers: Mapping[str, Payload]) -> Step | None:
+    def of(cls, headers: Mapping[str, Payload]) -> TracedStep | None:
         """Read the header. None if there is none."""
         if HEADER not in headers:
             return None
@@ -109,13 +109,13 @@ class Operations:
         self.link(traceparent)
         self._since = since.isoformat() if since is not None and now - since < LONGEST else ""
 
-    def step(self, traced: Traced, run_id: str, now: datetime) -> Step:
+    def step(self, traced: Traced, run_id: str, now: datetime) -> TracedStep:
         """The operation of the next activity, which begins a new one if it does not belong to the current one."""
         assert traced.operation is not None
         if self._current is not None and not traced.alone:
             operation, key, began = self._current
             if operation is traced.operation and now - began < LONGEST:
-                return Step(key, is_first=False)
+                return TracedStep(key, is_first=False)
         if self._current is not None:
             self.link(root_of(self._current[1]).traceparent)
         self._count += 1
@@ -123,7 +123,7 @@ class Operations:
         links, since = tuple(self._links), self._since
         self._links, self._since = [], ""
         self._current = (traced.operation, key, now)
-        return Step(key, is_first=True, links=links, since=since)
+        return TracedStep(key, is_first=True, links=links, since=since)
 
     @property
     def last(self) -> str:
@@ -140,7 +140,7 @@ class _Workflow(WorkflowInboundInterceptor):
         super().init(_Outbound(outbound, self.operations))
 
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
-        earlier = Step.of(input.headers)
+        earlier = TracedStep.of(input.headers)
         for traceparent in earlier.links if earlier is not None else ():
             self.operations.link(traceparent)
         for argument in input.args:
@@ -180,7 +180,7 @@ class _Outbound(WorkflowOutboundInterceptor):
 
     def continue_as_new(self, input: ContinueAsNewInput) -> NoReturn:
         if last := self._operations.last:
-            input.headers = {**input.headers, HEADER: Step("", is_first=False, links=(last,)).payload()}
+            input.headers = {**input.headers, HEADER: TracedStep("", is_first=False, links=(last,)).payload()}
         super().continue_as_new(input)
 
     def _with_step(self, name: str, headers: Mapping[str, Payload]) -> Mapping[str, Payload]:
@@ -194,7 +194,7 @@ class _Outbound(WorkflowOutboundInterceptor):
 class _Activities(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         info = activity.info()
-        step, traced = Step.of(input.headers), TRACED.get(info.activity_type)
+        step, traced = TracedStep.of(input.headers), TRACED.get(info.activity_type)
         if step is None or traced is None or traced.operation is None:
             return await super().execute_activity(input)
         about = attributes_of_input(input.args[0]) if input.args else {}

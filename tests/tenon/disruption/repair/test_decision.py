@@ -21,10 +21,10 @@ from tenon.disruption.repair.policies import (
     ANY_REASON,
     REBOOT_NODE,
     REPLACE_NODE,
+    LadderStep,
     RepairAction,
     RepairPolicy,
     RepairPolicySet,
-    RepairStep,
     built_in,
     validated,
 )
@@ -133,9 +133,9 @@ def test_n15_154_two_reboots_in_a_day_and_then_the_node_is_replaced() -> None:
 
 def test_a_ladder_waits_reboots_and_replaces_each_with_its_own_patience() -> None:
     ladder = (
-        RepairStep(WAIT, 5 * MINUTE),
-        RepairStep(RepairAction.REBOOT, 2 * MINUTE, at_most=1, within=HOUR),
-        RepairStep(RepairAction.REPLACE, 3 * MINUTE),
+        LadderStep(WAIT, 5 * MINUTE),
+        LadderStep(RepairAction.REBOOT, 2 * MINUTE, at_most=1, within=HOUR),
+        LadderStep(RepairAction.REPLACE, 3 * MINUTE),
     )
     policies = validated([RepairPolicy("A", "True", ".", MINUTE, steps=ladder)], by_user=True)
     broken = fault("A", timedelta(), "Odd", "True")
@@ -147,7 +147,7 @@ def test_a_ladder_waits_reboots_and_replaces_each_with_its_own_patience() -> Non
 
 
 def test_a_ladder_that_ends_leaves_the_node_until_the_limit_allows_another_reboot() -> None:
-    steps = (RepairStep(RepairAction.REBOOT, at_most=1, within=HOUR),)
+    steps = (LadderStep(RepairAction.REBOOT, at_most=1, within=HOUR),)
     policies = validated([RepairPolicy("A", "True", ".", MINUTE, steps=steps)], by_user=True)
     broken = fault("A", 10 * HOUR, "Odd", "True")
     for ago, is_due in ((59, False), (60, True)):

@@ -12,10 +12,10 @@ from tenon.disruption.repair.policies import (
     REBOOT_NODE,
     REPLACE_NODE,
     InvalidRepairPolicyError,
+    LadderStep,
     RepairAction,
     RepairPolicy,
     RepairPolicySet,
-    RepairStep,
     built_in,
     validated,
 )
@@ -125,14 +125,14 @@ def test_n15_107_only_the_order_of_priorities_counts() -> None:
         ({"priority": -1}, "has the priority -1: use 0 to 100"),
         ({"reason": "("}, "has a reason that is no regular expression"),
         ({"steps": ()}, "has no step: write at least one"),
-        ({"steps": (RepairStep(7),)}, "has a wrong step 1: it has the unknown action 7"),  # type: ignore[arg-type]
-        ({"steps": (RepairStep(RepairAction.REPLACE, -MINUTE),)}, "has a wrong step 1: its patience is negative"),
+        ({"steps": (LadderStep(7),)}, "has a wrong step 1: it has the unknown action 7"),  # type: ignore[arg-type]
+        ({"steps": (LadderStep(RepairAction.REPLACE, -MINUTE),)}, "has a wrong step 1: its patience is negative"),
         (
-            {"steps": (RepairStep(RepairAction.REBOOT, at_most=1),)},
+            {"steps": (LadderStep(RepairAction.REBOOT, at_most=1),)},
             "has a wrong step 1: its limit needs both a number and a time",
         ),
         (
-            {"steps": (RepairStep(RepairAction.REPLACE, at_most=1, within=MINUTE),)},
+            {"steps": (LadderStep(RepairAction.REPLACE, at_most=1, within=MINUTE),)},
             "has a wrong step 1: only a reboot may have a limit",
         ),
         ({"steps": (replace(REBOOT_NODE, at_most=0),)}, "has a wrong step 1: its limit is below 1"),
@@ -141,7 +141,7 @@ def test_n15_107_only_the_order_of_priorities_counts() -> None:
             "has a wrong step 1: the time of its limit is not positive",
         ),
         (
-            {"steps": (RepairStep(RepairAction.REBOOT), REPLACE_NODE)},
+            {"steps": (LadderStep(RepairAction.REBOOT), REPLACE_NODE)},
             "has a wrong step 1: it has no limit, so the steps after it are never taken",
         ),
     ],

@@ -14,8 +14,8 @@ from tenon.node.state import DrainBlock, Leave, NodeClaimResult, NodeState, Stag
 from tenon.node.timeline import result_of
 from tenon.record.entries import CommandApproval, Entry, RecordedNode
 from tenon.record.removals import blocked_by
-from tenon.record.why.answer import MAX_LINES, Answer, Source, to_document
-from tenon.record.why.mentions import NodeIdentity, identities, mentions_node
+from tenon.record.why.answer import MAX_LINES, Answer, FactSource, to_document
+from tenon.record.why.mentions import NodeNames, identities, mentions_node
 from tenon.record.why.node import (
     BOUGHT,
     CREATED,
@@ -44,7 +44,7 @@ from tests.tenon.record.why.stories import (
     purchase,
 )
 
-IDENTITY = NodeIdentity(CLAIM, NODE, INSTANCE)
+IDENTITY = NodeNames(CLAIM, NODE, INSTANCE)
 STATE = NodeState(
     claim=ClaimRef(cluster="c", name=CLAIM, uid="u"),
     stage=Stage.LIVE,
@@ -69,7 +69,7 @@ def texts(answer: Answer, question: str) -> list[str]:
     return [line.text for section in answer.sections if section.question == question for line in section.lines]
 
 
-def sources(answer: Answer) -> set[Source]:
+def sources(answer: Answer) -> set[FactSource]:
     return {line.source for section in answer.sections for line in section.lines}
 
 
@@ -96,7 +96,7 @@ def test_a_node_that_is_gone_is_answered_from_the_record_alone() -> None:
     assert texts(answer, REPLACED) == [
         "batch 2, planned while it left, created default-x2 (m5.large at $0.0400 an hour) for 1 pod: shop/web-3"
     ]
-    assert sources(answer) == {Source.RECORD}
+    assert sources(answer) == {FactSource.RECORD}
 
 
 def test_a_node_that_is_gone_says_what_its_drain_waited_for() -> None:
@@ -119,7 +119,7 @@ def test_a_node_that_a_command_removes_has_the_command_its_saving_and_its_replac
     assert texts(answer, REPLACED)[0] == (
         "command cmd-1 created default-x4 (m5.large at $0.0400 an hour) for 1 pod: shop/web-1"
     )
-    created = why_node(NodeSources(NodeIdentity("default-x4"), [COMMAND]))
+    created = why_node(NodeSources(NodeNames("default-x4"), [COMMAND]))
     assert texts(created, CREATED)[0] == (
         f"command cmd-1 (Underutilized) created it in place of {NODE}, for 1 pod: shop/web-1"
     )
@@ -165,7 +165,7 @@ def test_only_nodes_for_the_workloads_of_its_pods_came_in_its_place() -> None:
 
 def test_a_node_claim_whose_launch_was_refused_was_not_bought() -> None:
     ended = REMOVAL.model_copy(update={"facts": RecordedNode(claim=CLAIM, pool="default"), "launched_at": None})
-    answer = why_node(NodeSources(NodeIdentity(CLAIM), [PLAN, REFUSAL, ended]))
+    answer = why_node(NodeSources(NodeNames(CLAIM), [PLAN, REFUSAL, ended]))
     assert answer.headline.endswith("is gone since 2026-11-26 13:02:00 UTC, and never had an instance")
     assert texts(answer, CREATED)[0] == "batch 1 of provisioner created it for 2 pods: shop/web-1, shop/web-2"
     assert "bought" not in str(to_document(answer))
@@ -194,14 +194,14 @@ def test_a_live_node_is_answered_from_its_workflow_if_there_is_no_record() -> No
     ]
     assert texts(answer, HAPPENED) == ["launched", "Registered: the Node joined", "live"]
     assert texts(answer, REMOVED) == texts(answer, REPLACED) == []
-    assert sources(answer) == {Source.TEMPORAL, Source.KUBERNETES}
+    assert sources(answer) == {FactSource.TEMPORAL, FactSource.KUBERNETES}
 
 
 def test_a_workflow_that_ended_says_who_removed_the_node() -> None:
     leave = Leave(reason="force_drain", detail="the disk is slow", actor="alice", asked_at=after(60))
     state = STATE.model_copy(update={"stage": Stage.ENDED, "leave": leave, "terminated_at": after(62)})
     for life in (life_of_state(state), life_of_result(result_of(state, after(63)))):
-        answer = why_node(NodeSources(NodeIdentity(CLAIM), [NEXT_PLAN], life=life))
+        answer = why_node(NodeSources(NodeNames(CLAIM), [NEXT_PLAN], life=life))
         assert answer.headline == f"NodeClaim {CLAIM} ({NODE}, {INSTANCE}) of NodePool default is gone"
         assert texts(answer, REMOVED)[0] == "ForceDrain: the disk is slow (alice)"
 
@@ -233,11 +233,11 @@ def test_without_temporal_and_record_the_node_claim_still_says_why() -> None:
     assert texts(answer, LAUNCHED) == [f"EC2 launched {INSTANCE} (m5.large, us-west-2a, spot)"]
     assert texts(answer, HAPPENED) == ["DisruptionBlocked: Pod shop/web-1 has do-not-disrupt"]
     assert texts(answer, REMOVED) == ["Drain: old (bob)"]
-    assert sources(answer) == {Source.KUBERNETES}
+    assert sources(answer) == {FactSource.KUBERNETES}
 
 
 def test_of_a_node_that_nobody_knows_the_answer_is_empty() -> None:
-    assert why_node(NodeSources(NodeIdentity("other"), STORY[:1])).is_empty
+    assert why_node(NodeSources(NodeNames("other"), STORY[:1])).is_empty
 
 
 def test_a_name_finds_the_node_claim_by_node_and_instance_the_newest_first() -> None:
@@ -250,7 +250,7 @@ def test_a_name_finds_the_node_claim_by_node_and_instance_the_newest_first() -> 
     )
     entries: list[Entry] = [*STORY, later]
     by_node = identities(NODE, [entry for entry in entries if mentions_node(entry, {NODE})])
-    assert by_node == [NodeIdentity("default-y1", NODE, "i-0def"), IDENTITY]
+    assert by_node == [NodeNames("default-y1", NODE, "i-0def"), IDENTITY]
     assert identities(INSTANCE, entries) == [IDENTITY]
     assert identities(CLAIM, entries) == [IDENTITY]
     assert identities("nobody", entries) == []

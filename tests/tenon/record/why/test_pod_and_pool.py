@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tenon.kube.pool_reasons import Clause, NoPlace, Obstacle, ObstacleKind
 from tenon.record.entries import Entry, RecordedNode
-from tenon.record.room import Room
-from tenon.record.why.answer import Answer, Source
+from tenon.record.room import EntryRoom
+from tenon.record.why.answer import Answer, FactSource
 from tenon.record.why.mentions import mentions_pod, mentions_pool
 from tenon.record.why.node_life import NodeEvent, NodeLife
 from tenon.record.why.pod import PENDING, PLANNED, WAITS, WHERE, PodFacts, PodSources, claims_of, why_pod
@@ -32,7 +32,7 @@ def texts(answer: Answer, question: str) -> list[str]:
     return [line.text for section in answer.sections if section.question == question for line in section.lines]
 
 
-def line_sources(answer: Answer, question: str) -> list[Source]:
+def line_sources(answer: Answer, question: str) -> list[FactSource]:
     return [line.source for section in answer.sections if section.question == question for line in section.lines]
 
 
@@ -48,19 +48,19 @@ def test_a_pending_pod_that_fits_nowhere_has_a_sentence_for_each_node_pool() -> 
     assert by_event.headline == "Pod shop/huge is Pending since 2026-11-26 11:59:00 UTC, without a node"
     assert texts(by_event, PENDING) == expected
     assert by_event.hints == ["What each NodePool lacks by now: tenon explain pod shop/huge"]
-    assert line_sources(by_event, PENDING)[0] is Source.KUBERNETES
+    assert line_sources(by_event, PENDING)[0] is FactSource.KUBERNETES
     by_record = why_pod(PodSources("shop/huge", PENDING_POD, [PLAN]))
     assert texts(by_record, PENDING) == expected
-    assert line_sources(by_record, PENDING)[0] is Source.RECORD
+    assert line_sources(by_record, PENDING)[0] is FactSource.RECORD
     by_simulation = why_pod(PodSources("shop/huge", PENDING_POD, simulated_reason=REASON))
     assert texts(by_simulation, PENDING) == expected
-    assert line_sources(by_simulation, PENDING)[0] is Source.SIMULATION
+    assert line_sources(by_simulation, PENDING)[0] is FactSource.SIMULATION
 
 
 def test_a_reason_that_the_record_shortens_keeps_every_node_pool_and_says_where_all_of_it_is() -> None:
     size = Obstacle(ObstacleKind.REQUESTS, "needs 5000 CPU; the largest type has 192; " * 10)
     reason = NoPlace(tuple(Clause(f"pool-{number}", (size,)) for number in range(4)))
-    plan = PLAN.model_copy(update={"unschedulable": Room().pool_reasons({"shop/huge": reason})})
+    plan = PLAN.model_copy(update={"unschedulable": EntryRoom().pool_reasons({"shop/huge": reason})})
     beginning, *lines = texts(why_pod(PodSources("shop/huge", PENDING_POD, [plan])), PENDING)
     assert beginning == "No node is bought for the pod:"
     assert [line.partition(":")[0] for line in lines[:4]] == [f"NodePool pool-{number}" for number in range(4)]

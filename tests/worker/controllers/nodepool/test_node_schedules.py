@@ -19,7 +19,7 @@ from tenon.kube.decode import decode_object
 from tenon.kube.timestamps import format_instant
 from tenon.messages.node import Removal
 from tenon.node.leave_text import recorded
-from tenon.schedule.week import Running
+from tenon.schedule.week import PoolNow
 from tests.tenon.schedule.schedules import HOURS, NIGHTS, POOL
 from tests.worker.cache.objects import metadata, waiting
 from tests.worker.schedule_world import BERLIN, MINUTE, World, berlin
@@ -189,7 +189,7 @@ async def test_a_week_of_working_hours_costs_what_the_preview_says_also_when_the
     monkeypatch.setattr(schedules, "utc_now", lambda: world.cache.instant)
     world.put_schedule(HOURS, NIGHTS)
     model = NodeSchedule.model_validate(world.server.objects["nodeschedules", "", "hours"])
-    (week,) = weeks_of([model], world.cache.instant, {POOL: Running(2, 2.0)})
+    (week,) = weeks_of([model], world.cache.instant, {POOL: PoolNow(2, 2.0)})
     assert week.estimate is not None
     paid = timedelta()
     end = berlin(f"{monday}T00:00").astimezone(BERLIN) + timedelta(days=7)
