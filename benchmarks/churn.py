@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import DEPLOYMENTS
 from benchmarks.cluster import Load
 from sandbox.cluster import Sandbox
@@ -68,5 +69,16 @@ async def play(sandbox: Sandbox, kube: Kube, seconds: float, teams: int = TEAMS)
     began = clock()
     for change in script(seconds, teams=teams):
         await asyncio.sleep(max(0.0, began + change.at - clock()))
-        await kube.patch(DEPLOYMENTS, change.name, {"spec": {"replicas": change.replicas}}, namespace="default")
+        await _scale(kube, change)
     await asyncio.sleep(max(0.0, began + seconds - clock()))
+
+
+async def _scale(kube: Kube, change: Change) -> None:
+    """Scale a Deployment, once the API server answers."""
+    while True:
+        try:
+            await kube.patch(DEPLOYMENTS, change.name, {"spec": {"replicas": change.replicas}}, namespace="default")
+        except ApiError:  # a busy machine's API server gives up after 34 seconds
+            await asyncio.sleep(1)
+        else:
+            return
