@@ -64,8 +64,9 @@ check: $(SYNCED)  ## Fast checks: style, types, import rules, generated files, n
 unit: $(SYNCED)  ## Tests that need no sandbox, server or other process, and nothing that `make setup` builds
 	$(PYTEST) -n $(JOBS) -q --unit --ignore tests/deploy
 
-# Tests on a sandbox leave a part of the processors' time, and the checks and all other tests run in it, with less priority.
-# What pytest says of the other tests follows when both have ended.
+# Tests on a sandbox leave a part of the processors' time, and the checks and all other tests run in it. None has less priority:
+# next to other work, such tests would wait for a processor until their servers give up. What pytest says of the other tests
+# follows when both have ended.
 test: setup  ## All checks and all tests but drills and those of realpod and postgresql
 	@rm -rf $(RECORDS) $(WITHOUT_SANDBOX) && mkdir -p $(RECORDS)
 	@status=0; \
@@ -77,7 +78,7 @@ tests-on-sandbox: $(SYNCED)
 	@TENON_TEST_RECORDS=$(RECORDS) $(PYTEST) -n $(SANDBOXES) --sandbox only
 
 tests-without-sandbox: check
-	@TENON_TEST_RECORDS=$(RECORDS) nice $(PYTEST) -n $(JOBS) --sandbox none > $(WITHOUT_SANDBOX) 2>&1
+	@TENON_TEST_RECORDS=$(RECORDS) $(PYTEST) -n $(JOBS) --sandbox none > $(WITHOUT_SANDBOX) 2>&1
 
 drills: setup  ## Kills, power losses, outages and upgrades at each moment of a life: before a release
 	$(PYTEST) -n $(SANDBOXES) --sandbox drills

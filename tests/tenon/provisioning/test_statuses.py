@@ -44,7 +44,7 @@ def test_cb05_a_template_is_named_with_its_generation() -> None:
             {
                 "type": "ReadyForProvisioning",
                 "status": "True",
-                "reason": "ResolvedBuffer",
+                "reason": "Resolved",
                 "message": "",
                 "lastTransitionTime": "2026-03-01T12:00:00Z",
                 "observedGeneration": 5,
