@@ -138,7 +138,7 @@ def ready_class(provider: Ec2Provider, server: Server) -> EC2NodeClass:
     written = node_class(empty, role="KarpenterNodeRole-sandbox")
     status = provider.resolve_node_class(written)
     unmet = [condition for condition in status.conditions if condition.status != "True"]
-    assert not unmet, (unmet, last_answers(server))
+    assert not unmet, "\n".join([*map(str, unmet), *last_answers(server)])  # pytest shortens all but texts
     return written.model_copy(update={"status": status})
 
 
