@@ -17,9 +17,6 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder --max-worker-restart 2
 JOBS ?= 3
 SANDBOXES ?= $(shell $(BIN)/python -m tests.sandbox_count)
-# What `make test` writes: the records of both its runs of pytest, and what the one without sandboxes says.
-RECORDS := $(CURDIR)/build/test-records
-WITHOUT_SANDBOX := $(CURDIR)/build/tests-without-sandbox.log
 # Sets of strings have the same order in every run: see tests/fuzzing.py.
 unit test: export PYTHONHASHSEED := 0
 
@@ -30,7 +27,7 @@ FORGOTTEN := tests/docs/test_names_in_documents.py tests/simulate/test_settings.
 	tests/tools/test_generate.py::test_the_values_of_the_chart_have_each_setting_and_gate \
 	tests/worker/cache/test_cluster.py::test_n15_501_the_worker_may_read_what_it_caches
 
-.PHONY: help setup check test tests-on-sandbox tests-without-sandbox drills demo playground shadow unit fuzz clean generate pictures docs compare-aws image image-test release release-check realpod realpod-e2e postgresql
+.PHONY: help setup check test drills demo playground shadow unit fuzz clean generate pictures docs compare-aws image image-test release release-check realpod realpod-e2e postgresql
 
 help:  ## List the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -64,21 +61,13 @@ check: $(SYNCED)  ## Fast checks: style, types, import rules, generated files, n
 unit: $(SYNCED)  ## Tests that need no sandbox, server or other process, and nothing that `make setup` builds
 	$(PYTEST) -n $(JOBS) -q --unit --ignore tests/deploy
 
-# Tests on a sandbox leave a part of the processors' time, and the checks and all other tests run in it. None has less priority:
-# next to other work, such tests would wait for a processor until their servers give up. What pytest says of the other tests
-# follows when both have ended.
-test: setup  ## All checks and all tests but drills and those of realpod and postgresql
-	@rm -rf $(RECORDS) $(WITHOUT_SANDBOX) && mkdir -p $(RECORDS)
-	@status=0; \
-	$(MAKE) --no-print-directory --keep-going -j2 SANDBOXES=$(SANDBOXES) tests-on-sandbox tests-without-sandbox || status=1; \
-	test ! -e $(WITHOUT_SANDBOX) || cat $(WITHOUT_SANDBOX); \
+RECORDS := $(CURDIR)/build/test-records
+test: check setup  ## All checks and all tests but drills and those of realpod and postgresql
+	@rm -rf $(RECORDS)
+	@status=0; export TENON_TEST_RECORDS=$(RECORDS); \
+	$(PYTEST) -n $(JOBS) --sandbox none || status=1; \
+	$(PYTEST) -n $(SANDBOXES) --sandbox only || status=1; \
 	exit $$status
-
-tests-on-sandbox: $(SYNCED)
-	@TENON_TEST_RECORDS=$(RECORDS) $(PYTEST) -n $(SANDBOXES) --sandbox only
-
-tests-without-sandbox: check
-	@TENON_TEST_RECORDS=$(RECORDS) $(PYTEST) -n $(JOBS) --sandbox none > $(WITHOUT_SANDBOX) 2>&1
 
 drills: setup  ## Kills, power losses, outages and upgrades at each moment of a life: before a release
 	$(PYTEST) -n $(SANDBOXES) --sandbox drills

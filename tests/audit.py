@@ -5,8 +5,8 @@ shared worker ends badly, the test that happens to run at that moment did not ca
 Each process records them with their times, and when each test ran. The controller judges the records, names the tests
 that ran at that moment, and fails the run.
 
-`make test` runs pytest twice at the same time, with and without sandboxes, and names one folder for the records of both
-in `TENON_TEST_RECORDS`. The run that ends last then knows which AWS rights the whole suite used.
+`make test` runs pytest twice, with and without sandboxes, and names one folder for the records of both in
+`TENON_TEST_RECORDS`. The second run then knows which AWS rights the whole suite used.
 """
 
 from __future__ import annotations
@@ -26,13 +26,11 @@ import pytest
 
 from sandbox.ec2.authorization.judge import RECORD, shipped_policy
 from tests.rights import UNUSED, Refusal, policy_faults
-from tests.sandbox_fixture import RUNS, whole_suite
+from tests.sandbox_fixture import whole_suite
 from tests.time_limit import UNTIL
 
 RECORDS = "TENON_TEST_RECORDS"
 """Names the folder of the records of all pytest runs of one `make test`."""
-PASSED = ".passed"
-"""Of the file in that folder that a run leaves when all its tests passed, by what it has of the suite."""
 STILL_EXPECTED_SECONDS = 5.0
 """How long after a test that wants refusals the worker may still make such calls."""
 
@@ -97,9 +95,9 @@ class RunRecord:
     refused: list[Refusal] = field(default_factory=list)
 
 
-def read(folder: Path, run: str = "") -> list[RunRecord]:
-    """Read the records of all processes in a folder, or only of the processes of one run of pytest."""
-    processes = sorted({file.name.split(".")[0] for file in folder.glob(f"{run}*.jsonl")})
+def read(folder: Path) -> list[RunRecord]:
+    """Read the records of all processes in a folder."""
+    processes = sorted({file.name.split(".")[0] for file in folder.glob("*.jsonl")})
     return [_read_process(folder, process) for process in processes]
 
 
@@ -191,15 +189,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if "PYTEST_XDIST_WORKER" in os.environ or session.config.option.collectonly:
         return
     folder = session.config.stash[_FOLDER]
-    tier = session.config.getoption("sandbox") or "all"
-    passed = exitstatus == pytest.ExitCode.OK and time.time() < float(os.environ.get(UNTIL) or "inf")
-    if passed:
-        (folder / f"{tier}{PASSED}").touch()
-    both_runs = passed and all((folder / f"{run}{PASSED}").exists() for run in RUNS)
-    runs = read(folder, f"{tier}-")
-    used = set[str]().union(*(run.used for run in (read(folder) if both_runs else runs)))
+    runs = read(folder)
+    in_time = time.time() < float(os.environ.get(UNTIL) or "inf")
+    whole = (
+        whole_suite(session.config, both_runs=RECORDS in os.environ) and exitstatus == pytest.ExitCode.OK and in_time
+    )
+    used = set[str]().union(*(run.used for run in runs))
     faults = [sentence for run in runs for sentence in shared_faults(run)]
-    whole = passed and whole_suite(session.config, both_runs=both_runs)
     faults += policy_faults(used, shipped_policy("sandbox", "us-west-2").granted, UNUSED, whole=whole)
     session.config.stash[FAULTS] = faults
     if RECORDS not in os.environ:

@@ -1,9 +1,9 @@
 """One sandbox for all tests of a session: a real cluster, a real Temporal, and an EC2 that boots quickly.
 
 When pytest-xdist runs tests in several processes, each is a session with a sandbox and ports of its own. Tests on a
-sandbox wait more than they compute, and the others only compute. So `make test` has two runs at the same time, with
-other numbers of processes: ``--sandbox none`` takes the files that need no sandbox, ``--sandbox only`` the others
-without drills. ``--sandbox drills`` takes the drills, which `make drills` runs.
+sandbox wait more than they compute, and the others only compute. So `make test` runs them apart, with other numbers of
+processes: ``--sandbox none`` takes the files that need no sandbox, ``--sandbox only`` the others without drills, and
+``--sandbox drills`` the drills, which `make drills` runs.
 """
 
 from __future__ import annotations
@@ -52,8 +52,6 @@ DRILLS = (
     "shadow/test_beside_karpenter.py",
 )
 """Files, and folders of files, whose tests are drills."""
-RUNS = ("none", "only")
-"""Both runs of `make test`."""
 NARROWED = ("keyword", "markexpr", "ignore", "ignore_glob", "deselect", "lf", "last_failed", "stepwise", "fuzz", "unit")
 """Options with which a run is not the whole suite."""
 
@@ -72,17 +70,10 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(reason)
     process = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
     if process:
-        count = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-        ports = own_ports(port_range(), config.getoption("sandbox"), int(process), count)
-        os.environ[OWN_RANGE] = f"{ports.start}-{ports.stop - 1}"
-
-
-def own_ports(ports: range, choice: str | None, process: int, count: int) -> range:
-    """The ports of one of ``count`` test processes: no other process has them, also none of the other run."""
-    part = len(ports) // 4
-    ports = ports[:part] if choice == "none" else ports[part:]
-    size = len(ports) // count
-    return ports[process * size : (process + 1) * size]
+        whole = port_range()
+        item = len(whole) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        first = whole.start + int(process) * item
+        os.environ[OWN_RANGE] = f"{first}-{first + item - 1}"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -105,10 +96,10 @@ def needs_sandbox(file: Path) -> bool:
 
 
 def whole_suite(config: pytest.Config, *, both_runs: bool) -> bool:
-    """Whether the run has every test but drills, together with the other run of `make test` if ``both_runs``."""
+    """Whether the run has every test but drills, together with the run without sandboxes if ``both_runs``."""
     narrowed = any(getattr(config.option, name, None) for name in NARROWED)
     choice = config.getoption("sandbox")
-    complete = choice is None or (choice in RUNS and both_runs)
+    complete = choice is None or (choice == "only" and both_runs)
     return config.args_source is pytest.Config.ArgsSource.TESTPATHS and complete and not narrowed
 
 
