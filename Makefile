@@ -23,6 +23,7 @@ unit test: export PYTHONHASHSEED := 0
 # Tests that name what a change forgot: a right, a line of another table, a document. `make check` runs them, because they take seconds.
 FORGOTTEN := tests/docs/test_names_in_documents.py tests/simulate/test_settings.py tests/tenon/apis/test_models.py \
 	tests/tenon/apis/versions/test_fields.py tests/tenon/disruption/test_blockers.py tests/tenon/kube/test_event_reasons.py \
+	tests/tenon/disruption/test_methods.py::test_each_method_is_registered \
 	tests/worker/cache/test_adopt.py tests/worker/runtime/test_activity_lanes.py \
 	tests/tools/test_generate.py::test_the_values_of_the_chart_have_each_setting_and_gate \
 	tests/worker/cache/test_cluster.py::test_n15_501_the_worker_may_read_what_it_caches

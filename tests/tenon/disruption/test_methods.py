@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from tenon.apis.nodepool import Budget
 from tenon.apis.reasons import Reason
+from tenon.disruption import methods
 from tenon.disruption.commands.command_messages import to_message
 from tenon.disruption.commands.disrupt_request import disrupt_request
 from tenon.disruption.deciding import IneligibleNodeError, decide, eligible
@@ -34,6 +37,19 @@ POLICIES = {"default": PoolPolicy("default", timedelta(seconds=30), (Budget(node
 def node(name: str, **changed: Any) -> ManagedNode:
     managed_node = ManagedNode(name, f"uid-{name}", "default", True, True, False, True, NOW - timedelta(hours=1))
     return replace(managed_node, **changed)
+
+
+def test_each_method_is_registered() -> None:
+    """A class with what `Method` asks for, in a module next to the registry, is a method."""
+    modules = [import_module(f"{methods.__name__}.{module.name}") for module in iter_modules(methods.__path__)]
+    defined = {
+        member
+        for module in modules
+        for member in vars(module).values()
+        if isinstance(member, type) and member.__module__ == module.__name__ and hasattr(member, "propose")
+    }
+    registered = {type(method) for method in (*METHODS, *moving_methods(never))}
+    assert defined - {Method} == registered
 
 
 @dataclass(frozen=True)
