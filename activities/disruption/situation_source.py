@@ -58,16 +58,16 @@ class SituationSource:
         view: ClusterView,
         supply: SupplyReader,
         batcher: Batcher,
+        situations: SituationReader,
         policy: PlanPolicy | None = None,
-        situations: SituationReader | None = None,
         slowed: SlowedPools | None = None,
         now: Callable[[], datetime] = utc_now,
         commitments: CommitmentStore | None = None,
         spot_scores: SpotScoreStore | None = None,
     ) -> None:
         """``supply``: what the NodePools can buy. ``batcher``: knows the room that pods are nominated for, and what EC2
-        refuses, which no replacement is made of. ``policy``: the operator's settings that affect plans.
-        ``situations``: what the model is added to. ``slowed``: the pools whose moves do not pay. ``commitments``: the
+        refuses, which no replacement is made of. ``situations``: what the model is added to. ``policy``: the
+        operator's settings that affect plans. ``slowed``: the pools whose moves do not pay. ``commitments``: the
         Reserved Instances and Savings Plans that cover nodes. ``spot_scores``: the Spot placement scores of NodePools
         that follow them.
         """
@@ -75,7 +75,7 @@ class SituationSource:
         self._supply = supply
         self._batcher = batcher
         self._policy = policy or PlanPolicy()
-        self._situations = situations or SituationReader(view, now, batcher.nominated_nodes)
+        self._situations = situations
         self._slowed = slowed or SlowedPools()
         self._now = now
         self._commitments = commitments or CommitmentStore()

@@ -144,13 +144,13 @@ class LaunchPreparation:
     async def _continued(self, ref: ClaimRef, instance: Instance, view: ClaimView) -> PrepareLaunchResult:
         """Go on with the instance of an earlier workflow, without what that one left on the node."""
         await self._parts.claims.tag(ref, instance, view.node_name)
-        # It may have been terminated between tainting the node and deleting the claim.
+        # That workflow may have been terminated between tainting the node and deleting the claim.
         if await cordon.withdraw(self._parts.kube, ref, view.node_name):
             log.info(
                 "The worker removed the disruption taint from a node",
                 extra={"nodeclaim": ref.name, "node": view.node_name},
             )
-        # It may also have been terminated before it bound the pods.
+        # Or before it bound the pods.
         if view.initialized and await remove_startup_cordon_by_name(self._parts.kube, view.node_name):
             log.info("The worker removed a startup cordon", extra={"nodeclaim": ref.name, "node": view.node_name})
         return PrepareLaunchResult(view=evolve(view, instance=instance))

@@ -51,15 +51,12 @@ def to_message(
         command: the command.
         ident: its ID; by default `new_command_id`, so that a retry is not a second command.
         replacements: the NodeClaims of its replacements.
-        details: by NodeClaim, what is known of its nodes, if it moves pods. It may have more nodes.
+        details: by NodeClaim, what is known of its nodes, if it moves pods. It has each of them, and may have more.
         arrivals: what `arrivals_of` says.
         arriving_workloads: what `pods_sent` says.
     """
-    own_details = {
-        candidate.node.claim: detail
-        for candidate in command.candidates
-        if (detail := (details or {}).get(candidate.node.claim)) is not None
-    }
+    claims = [candidate.node.claim for candidate in command.candidates]
+    own_details = {} if details is None else {claim: details[claim] for claim in claims}
     candidates = [
         DisruptionCandidate(
             claim=candidate.node.claim,

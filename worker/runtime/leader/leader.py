@@ -213,7 +213,7 @@ def _account_controllers(
 def _capacity_controllers(
     settings: Settings, clients: Clients, cache: ClusterCache, planning: Planning
 ) -> Iterator[Controller]:
-    """Those that see to capacity which no pod asks for yet: overlays, buffers, warm nodes, static NodePools."""
+    """That of NodeOverlays, and those of capacity which no pod asks for yet: buffers, warm nodes, static NodePools."""
     kube, view, ec2, policy = clients.kube, planning.view, clients.ec2, planning.policy
     if settings.feature_gates.node_overlay:
         yield NodeOverlayController(kube, cache, view, ec2)
