@@ -24,6 +24,7 @@ from cli.application import create_app, examples
 from cli.demo_progress import APP, PODS, DemoProgress, NotSeenError
 from cli.demo_tour import EXAMPLES, Tour, live_claims, node_link, run_command
 from tenon.apis.conditions import READY
+from tenon.apis.reasons import camel_case
 from tenon.kube.conditions import is_true
 from tenon.node.state import NodeClaimResult
 from worker.runtime.temporal.temporal_client import TemporalError, connect
@@ -251,7 +252,7 @@ async def _report(console: Console, story: DemoProgress, temporal: Client, sandb
         events, life = await _history(temporal, names.nodeclaim_id(sandbox.cluster_name, name))
         i = state.instance
         assert i is not None
-        ended = life.reason if life else "(still running)"
+        ended = camel_case(life.reason) if life else "(still running)"
         lives.add_row(name, i.id, i.instance_type, i.zone, i.capacity_type, f"{i.price:.4f}", str(events), ended)
     console.print(lives)
 

@@ -167,7 +167,7 @@ async def _watch(inputs: Inputs, state: Path, options: _Options) -> ShadowReport
     Raises:
         ApiError: the cluster cannot be read.
         ShadowError: a resource cannot be watched.
-        UnreadableError: it has no Karpenter that can be followed, or the user may not read it.
+        UnreadableClusterError: it has no Karpenter that can be followed, or the user may not read it.
     """
     kube = await read_only_client()
     try:

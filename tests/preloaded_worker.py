@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -57,7 +58,7 @@ class ForkedWorker:
 
     def _follow(self, connection: socket.socket) -> None:
         with connection:
-            self.returncode = int(connection.recv(16))
+            self.returncode = int(connection.recv(16) or -signal.SIGKILL)  # what answers may be killed
         self._ended.set()
 
     def poll(self) -> int | None:

@@ -22,7 +22,7 @@ async def require_readable(kube: Kube, resources: Sequence[Resource]) -> None:
 
     Raises:
         ApiError: the API server does not answer.
-        UnreadableError: it does not serve one of the resources, or refuses to list it.
+        UnreadableClusterError: it does not serve one of the resources, or refuses to list it.
     """
     missing: list[Resource] = []
     refused: list[Resource] = []

@@ -20,6 +20,7 @@ from cli.simulating.cluster import FiledCache, Pending, fill, floor_pods
 from cli.simulating.files import read_catalogue_file, read_files
 from cli.simulating.live_sources import live_coverage, live_open_commands, live_unavailable, reserved_places, scores_for
 from cli.simulating.notes import catalogue_notes, left_out_notes, object_notes
+from tenon.apis.base import rfc3339
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.ec2.commitments.coverage import NO_COVERAGE
 from tenon.ec2.refusals.unavailable import UnavailableOfferings, next_attempt_of
@@ -29,7 +30,6 @@ from tenon.errors import TenonError
 from tenon.kube.node_names import AmbiguousNameError
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_config
-from tenon.kube.timestamps import parse_instant
 from tenon.manifests.concatenated_json import with_separators
 from tenon.manifests.faults import ManifestError, Source, in_order, one_line
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
@@ -294,10 +294,11 @@ def _default_spread(setting_text: str, objects: Objects, faults: list[ManifestEr
 def _instant(text: str | None, faults: list[ManifestError]) -> datetime | None:
     if text is None:
         return None
-    instant = parse_instant(text)
-    if instant is None:
-        faults.append(ManifestError(Source("--now"), f"{text!r} is not a time such as 2026-01-31T12:00:00Z"))
-    return instant
+    try:
+        return rfc3339(text)
+    except ValueError as error:
+        faults.append(ManifestError(Source("--now"), str(error)))
+        return None
 
 
 def _stop_at(faults: list[ManifestError]) -> None:

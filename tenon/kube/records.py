@@ -101,7 +101,7 @@ class PodRecord:
     containers: bytes = b""
     """What its requests depend on (`vertical_pod_autoscalers.container_requests`); empty without VPAPredictions."""
     volumes: tuple[VolumeUse, ...] = ()
-    """Its volumes that use claims. `Storage` resolves what they require of a node, which changes with the claims."""
+    """Its volumes that use claims. The cache resolves what they require of a node, which changes with the claims."""
     bound_at: float = 0.0
     """When the pod was bound to its node, in seconds since the epoch; 0 if unknown."""
     ready_at: float = 0.0

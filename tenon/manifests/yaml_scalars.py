@@ -32,7 +32,7 @@ def scalar_value(event: Any, line: int) -> Any:
     """Return the value of a scalar event.
 
     Raises:
-        UnreadableError: a manifest cannot hold the value.
+        UnreadableDocumentError: a manifest cannot hold the value.
     """
     text, tag = event.value, event.tag
     if tag in ("!", _TAG + "str") or (tag is None and not event.implicit[0]):
@@ -49,7 +49,7 @@ def plain_value(text: str, line: int = 0) -> Any:
     """Return the value of an unquoted text.
 
     Raises:
-        UnreadableError: a manifest cannot hold the value.
+        UnreadableDocumentError: a manifest cannot hold the value.
     """
     if text in _NULL:
         return None

@@ -156,7 +156,7 @@ class _Builder:
         """Track the nesting depth, also in documents that already failed.
 
         Raises:
-            UnreadableError: the nesting is too deep.
+            UnreadableDocumentError: the nesting is too deep.
         """
         if isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
             self._depth += 1

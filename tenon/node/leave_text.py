@@ -124,7 +124,7 @@ def removal_on_page(removal: Removal, cluster: str) -> str:
 
 
 def why_it_leaves(state: NodeState) -> str:
-    """Return the same with since when the reason holds; empty if the node stays."""
+    """Return why the node leaves, by whose wish and since when; empty if it stays."""
     leave = state.leave
     if leave is None:
         return ""

@@ -113,9 +113,11 @@ class WorkerProcess(Worker):
     def kill(self, name: str) -> int:
         """Kill one of the two processes (``io``, ``cluster``); the exit status of what had started them.
 
-        It stops the other process gracefully and ends, because Kubernetes restarts both.
+        It stops the other process gracefully and ends, because Kubernetes restarts both. Those of a forked worker have
+        the same command line.
         """
         assert self._process is not None
+        assert not isinstance(self._process, ForkedWorker), "set `preloaded` to None, so that the worker is started"
         (child,) = [child for child in self._children() if f"worker.runtime.{name}_process" in child.cmdline()]
         child.kill()
         return self._process.wait(STOP_SECONDS)

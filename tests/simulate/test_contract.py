@@ -238,7 +238,8 @@ def test_settings_and_time_are_checked(tmp_path: Path) -> None:
     assert simulate(tmp_path, POOL, "--set", "PREFERENCE_POLICY=Ignore", "--now", "2026-01-01T00:00:00Z").status == 0
     quiet = simulate(tmp_path, POOL, "--set", "LOG_LEVEL=debug")
     assert (quiet.status, quiet.err) == (0, "note: setting LOG_LEVEL has no effect on a simulation\n")
-    for wrong in (["--set", "PREFERENCE_POLICY=Maybe"], ["--set", "X=1"], ["--set", "X"], ["--now", "noon"]):
+    times = [["--now", time] for time in ("noon", "2026-01-31", "2026-01-31T12:00:00")]
+    for wrong in (["--set", "PREFERENCE_POLICY=Maybe"], ["--set", "X=1"], ["--set", "X"], *times):
         assert len(simulate(tmp_path, POOL, *wrong).faults) == 1
 
 
