@@ -5,25 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from worker.cache.csi_drivers import CsiDrivers
-from worker.cache.default_topology_spread import DefaultTopologySpread
-from worker.cache.evacuating_pods import EvacuatingPods
-from worker.cache.node_versions import NodeVersions
 from worker.cache.state import ClusterState
-from worker.cache.storage import CachedStorage
 from worker.cache.table import Table
-from worker.cache.vpa_predictions import VpaPredictions
-
-PARTS = (CsiDrivers, DefaultTopologySpread, EvacuatingPods, NodeVersions, CachedStorage, VpaPredictions)
 
 
 def tables_of(part: object, path: str = "") -> Iterator[tuple[str, Table[Any]]]:
-    """Yield the tables of a state by where they are."""
+    """Yield the tables of a state and of its parts, by where they are."""
     values = part.items() if isinstance(part, dict) else vars(part).items()
     for name, value in values:
         if isinstance(value, Table):
             yield f"{path}{name}", value
-        elif isinstance(value, (dict, *PARTS)):
+        elif isinstance(value, dict) or (
+            type(value).__module__.startswith("worker.cache.") and hasattr(value, "__dict__")
+        ):
             yield from tables_of(value, f"{path}{name}.")
 
 
