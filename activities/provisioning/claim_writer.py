@@ -64,7 +64,7 @@ class ClaimNotes:
     unavailable: Collection[OfferingKey]
     """The offerings that EC2 refused recently and that it must not ask for; it names those of its types."""
     usual_price: float | None
-    """What the cheapest refused offering costs that would do; None if there is none."""
+    """The price of the cheapest suitable offering that EC2 refused; None if EC2 refused no suitable one."""
 
 
 @dataclass(slots=True)

@@ -64,7 +64,7 @@ def is_refused(claim: ClaimRecord, breaker: LaunchBreaker, now: datetime) -> boo
 
 
 def next_probe(breakers: OpenBreakers, launching: Collection[str]) -> datetime | None:
-    """Return when the first EC2NodeClass for which nothing waits is due for a probe; None if there is none."""
+    """Return when the next EC2NodeClass is probed that no NodeClaim waits for; None without such a class."""
     probing = {_subject(breakers[name]) for name in launching if name in breakers}
     due = (
         breaker.next_probe_at

@@ -88,7 +88,7 @@ class NodeStarts:
     """How nodes of the new version start."""
 
     since: datetime | None = None
-    """Since when they are being started and none became initialized; None if none is being started."""
+    """When the start began, if no new node is initialized since then; None if no node is being started."""
     refusal: str = ""
     """Why the last launch failed, in EC2's words; empty if it did not."""
 
