@@ -56,7 +56,7 @@ class RolloutStatus:
         return f"{pool.wave}/{len(self.spec.strategy.waves)}" if self.spec is not None else str(pool.wave)
 
 
-def view_of_body(body: Mapping[str, Any]) -> RolloutStatus:
+def read_rollout_status(body: Mapping[str, Any]) -> RolloutStatus:
     """Read a NodeRollout. The status is read without its model, so that what a later release wrote is shown."""
     rollout, problems = parse(NodeRollout, {**body, "status": {}})
     rows = (body.get("status") or {}).get("nodePools") or ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from cli.rollout_status import view_of_body
+from cli.rollout_status import read_rollout_status
 from tenon.apis.disruptionfreeze import DisruptionFreeze
 from tenon.apis.nodeschedule import NodeSchedule
 from tenon.apis.validation import parse
@@ -44,7 +44,7 @@ def frozen_pools(freezes: Iterable[ObjectRecord], pools: Iterable[ObjectRecord],
 
 def open_rollouts(rollouts: Iterable[ObjectRecord]) -> list[OpenRollout]:
     """Return the NodePools that a NodeRollout has not brought to one version, by the name of the rollout."""
-    views = sorted((view_of_body(record.body) for record in rollouts), key=lambda view: view.name)
+    views = sorted((read_rollout_status(record.body) for record in rollouts), key=lambda view: view.name)
     return [
         OpenRollout(
             rollout=view.name,

@@ -18,7 +18,7 @@ from activities.kubernetes.resources import NODEPOOLS, NODEROLLOUTS
 from cli.connection import connected as connected_to_kubernetes
 from cli.context import ContextError
 from cli.nodes.workflows import NodeError, connected, refused
-from cli.rollout_status import PoolView, RolloutStatus, view_of_body
+from cli.rollout_status import PoolView, RolloutStatus, read_rollout_status
 from tenon.apis.managed import manages_pool
 from tenon.messages.rollout import PoolProgress
 from tenon.rollout.versions import rollouts_by_pool
@@ -41,7 +41,7 @@ async def read_rollouts() -> list[RolloutStatus]:
         bodies = await _bodies(kube)
     finally:
         await kube.close()
-    return sorted((view_of_body(body) for body in bodies), key=lambda rollout: rollout.name)
+    return sorted((read_rollout_status(body) for body in bodies), key=lambda rollout: rollout.name)
 
 
 async def read_rollout(name: str, cluster: str | None) -> RolloutStatus:

@@ -24,7 +24,7 @@ from tenon.disruption.situation import Situation
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.timestamps import time_text
 from tenon.money import per_hour, price_text
-from tenon.node.leave_text import removal_text, why_leaving
+from tenon.node.leave_text import removal_of, removal_text
 from tenon.scheduling.deadline import never
 from tenon.scheduling.model import Plan, PlannedClaim
 from tenon.sentences import counted, first_few
@@ -233,7 +233,7 @@ def _of_shortage(node: ManagedNode, detail: NodeDetail | None) -> Iterator[str]:
 def leaving_text(claim: ClaimRecord) -> str:
     """Return why a node that is leaving does so."""
     since = f" since {time_text(claim.deleted_at)}" if claim.deleted_at is not None else ""
-    return f"It is leaving{since}: {removal_text(why_leaving(claim))}"
+    return f"It is leaving{since}: {removal_text(removal_of(claim))}"
 
 
 def _text(budget: Budget) -> str:

@@ -17,7 +17,7 @@ from tenon.kube.protection import node_protection, pod_protection
 from tenon.kube.records import NodeRecord, ObjectRecord, PodRecord
 from tenon.kube.taints import UNSCHEDULABLE
 from tenon.kube.timestamps import time_text
-from tenon.node.leave_text import removal_text, why_leaving
+from tenon.node.leave_text import removal_of, removal_text
 from tenon.sentences import counted
 
 EXPIRES_SOON = timedelta(hours=24)
@@ -85,7 +85,7 @@ def disruption_of(
         leaves = node is not None and node.deleting
         return NodeDisruption(DisruptionState.LEAVING if leaves else DisruptionState.UNMANAGED, why)
     if claim.deleting or (node is not None and node.deleting):
-        return NodeDisruption(DisruptionState.LEAVING, removal_text(why_leaving(claim)))
+        return NodeDisruption(DisruptionState.LEAVING, removal_text(removal_of(claim)))
     if claim.disrupted_by:
         reason = claim.condition(DISRUPTION_REASON).get("reason") or ""
         return NodeDisruption(

@@ -1,5 +1,6 @@
 """What all messages share: their base class, and the names of activities and errors. None of them may be renamed."""
 
+from datetime import datetime
 from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
@@ -32,6 +33,13 @@ class WorkflowInput(Message):
     why: str = ""
     """The reason of that: why the node was bought or leaves, or why the workflow runs."""
     details: str = "What it does now, what blocks it and what you can send: tab User Metadata"
+
+
+class TimelineEntry(Message):
+    """What happened, and when: a line in the timeline of a node or of a teardown."""
+
+    at: datetime
+    text: str
 
 
 class ActivityName(StrEnum):

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from tenon.messages.base import Message, WorkflowInput
+from tenon.messages.base import Message, TimelineEntry, WorkflowInput
 
 MAX_LISTED = 1000
 """The most things of a kind that a survey or a report names."""
@@ -149,13 +149,6 @@ class EndedWorkflows(Message):
     count: int = 0
 
 
-class TimelineLine(Message):
-    """What happened, and when."""
-
-    at: datetime
-    text: str
-
-
 class EndedThing(Message):
     """Something that the teardown ended."""
 
@@ -187,7 +180,7 @@ class TeardownReport(Message):
     leftovers: list[Leftover] = Field(default_factory=list)
     skipped: dict[str, str] = Field(default_factory=dict)
     """By step, why it was skipped."""
-    timeline: list[TimelineLine] = Field(default_factory=list)
+    timeline: list[TimelineEntry] = Field(default_factory=list)
 
 
 class DrainProgress(Message):

@@ -70,7 +70,7 @@ def recorded(annotations: Mapping[str, str]) -> tuple[Removal, ...]:
     return tuple(_short(removal) for removal in removals if removal.reason)
 
 
-def why_leaving(claim: ClaimRecord) -> Removal:
+def removal_of(claim: ClaimRecord) -> Removal:
     """Return the first reason why a node leaves whose NodeClaim or Node is being deleted, as the NodeClaim says it.
 
     Karpenter records no annotation, but the reason of a disruption command as a condition. A command or reboot of Tenon

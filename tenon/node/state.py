@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from tenon.messages.base import ClaimRef, Message, WorkflowInput
+from tenon.messages.base import ClaimRef, Message, TimelineEntry, WorkflowInput
 from tenon.messages.launch import Instance, LaunchRequest
 from tenon.messages.node import RebootRequest, Removal
 from tenon.messages.node_steps import BlockedPods
@@ -46,13 +46,6 @@ class Stage(StrEnum):
 LEAVING_STAGES = frozenset(
     {Stage.CORDONING, Stage.DRAINING, Stage.DETACHING, Stage.TERMINATING, Stage.RELEASING, Stage.ENDED}
 )
-
-
-class TimelineEntry(Message):
-    """One line of a node's timeline."""
-
-    at: datetime
-    text: str
 
 
 class Leave(Removal):

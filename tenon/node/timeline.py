@@ -7,13 +7,14 @@ from datetime import datetime, timedelta
 from tenon.evolve import evolve
 from tenon.kube.stopped_times import runs, stopped_times
 from tenon.kube.timestamps import time_text
+from tenon.messages.base import TimelineEntry
 from tenon.messages.launch import Instance
 from tenon.money import dollars, instance_charge, nanos, per_hour
 from tenon.node.drain_blockers import sentence
 from tenon.node.drain_history import ended_block
 from tenon.node.leave_text import removal_on_page
 from tenon.node.reboot_record import request_text
-from tenon.node.state import NodeClaimResult, NodeState, Stage, TimelineEntry, expiry
+from tenon.node.state import NodeClaimResult, NodeState, Stage, expiry
 from tenon.sentences import counted, shortened
 
 MAX_ENTRIES = 64

@@ -79,7 +79,7 @@ class Theirs:
 def counted_reason(claim: ClaimRecord, now: datetime) -> str:
     """Return the reason under which a NodeClaim that another controller deletes is counted.
 
-    It is in part a guess, unlike `tenon.node.leave_text.why_leaving`: Karpenter states a reason only for disruption
+    It is in part a guess, unlike `tenon.node.leave_text.removal_of`: Karpenter states a reason only for disruption
     commands, so a node that is old enough counts as expired, and another spot node as interrupted.
     """
     if claim.is_true(DISRUPTION_REASON):

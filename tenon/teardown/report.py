@@ -7,6 +7,7 @@ from datetime import datetime
 
 from tenon.evolve import evolve
 from tenon.kube.timestamps import time_text
+from tenon.messages.base import TimelineEntry
 from tenon.messages.teardown import (
     MAX_LISTED,
     ClusterInstance,
@@ -16,7 +17,6 @@ from tenon.messages.teardown import (
     Survey,
     TeardownInput,
     TeardownReport,
-    TimelineLine,
 )
 from tenon.money import per_hour
 from tenon.sentences import counted
@@ -47,7 +47,7 @@ def noted(report: TeardownReport, now: datetime, text: str) -> TeardownReport:
     """Return the report with one more line in its timeline, unless that says what the last one says."""
     if report.timeline and report.timeline[-1].text == text:
         return report
-    return evolve(report, timeline=[*report.timeline, TimelineLine(at=now, text=text)][-MAX_LINES:])
+    return evolve(report, timeline=[*report.timeline, TimelineEntry(at=now, text=text)][-MAX_LINES:])
 
 
 def with_survey(report: TeardownReport, survey: Survey) -> TeardownReport:

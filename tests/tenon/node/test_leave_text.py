@@ -14,7 +14,7 @@ from tenon.messages.launch import Instance
 from tenon.messages.node import Disrupt, Poke, Removal
 from tenon.messages.node_steps import CordonInput, CordonResult, DrainInput
 from tenon.node import machine
-from tenon.node.leave_text import SOMEBODY, life, recorded, why_it_leaves, why_leaving, with_removal
+from tenon.node.leave_text import SOMEBODY, life, recorded, removal_of, why_it_leaves, with_removal
 from tenon.node.state import NodeState, Stage
 from tenon.node.steps import DeadlinePassed, LeaveRequest, Run
 from tenon.sentences import lasting
@@ -130,11 +130,11 @@ def test_why_a_node_leaves_is_what_its_nodeclaim_says(
     conditions: list[dict[str, str]], annotations: dict[str, str], removal: Removal
 ) -> None:
     metadata = {"name": "web-1", "annotations": annotations, "deletionTimestamp": "2026-01-01T00:00:00Z"}
-    assert why_leaving(ClaimRecord.of({"metadata": metadata, "status": {"conditions": conditions}})) == removal
+    assert removal_of(ClaimRecord.of({"metadata": metadata, "status": {"conditions": conditions}})) == removal
 
 
 def test_a_node_whose_nodeclaim_stays_leaves_because_the_node_was_deleted() -> None:
-    assert why_leaving(ClaimRecord.of({"metadata": {"name": "web-1"}})).detail == "the Node was deleted"
+    assert removal_of(ClaimRecord.of({"metadata": {"name": "web-1"}})).detail == "the Node was deleted"
 
 
 def test_a_deletion_that_nobody_recorded_comes_before_what_is_recorded_later() -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
-from tenon.messages.base import ClaimRef
+from tenon.messages.base import ClaimRef, TimelineEntry
 from tenon.messages.launch import Instance
-from tenon.node.state import DrainBlock, Leave, NodeClaimResult, NodeState, Stage, TimelineEntry
+from tenon.node.state import DrainBlock, Leave, NodeClaimResult, NodeState, Stage
 from tenon.node.timeline import result_of
 from tenon.record.entries import CommandApproval, Entry, RecordedNode
 from tenon.record.removals import blocked_by
