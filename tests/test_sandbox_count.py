@@ -11,11 +11,11 @@ from tests.sandbox_count import FEWEST, sandbox_count
 @pytest.mark.parametrize(
     ("cores", "times_slower", "memory", "expected"),
     [
-        (2, 1.0, 24, 5),
-        (2, 1.25, 24, 4),
+        (2, 1.0, 24, 7),
+        (2, 1.5, 24, 5),
         (2, 3.0, 24, FEWEST),
-        (2, 0.5, 24, 5),
-        (8, 1.0, 64, 20),
+        (2, 0.5, 24, 7),
+        (8, 1.0, 64, 28),
         (8, 1.0, 16, 8),
         (1, 9.0, 2, FEWEST),
     ],
