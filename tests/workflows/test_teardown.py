@@ -81,10 +81,11 @@ async def report_of(
     tags_only: bool = False,
     drain_seconds: float = 60.0,
     account: Account | None = None,
+    replays: bool = False,
 ) -> TeardownReport:
-    """The report of a teardown, of which each task replays all before it.
+    """The report of a teardown.
 
-    ``drain``: what an earlier run hands on.
+    ``drain``: what an earlier run hands on. ``replays``: each of its tasks replays all before it.
     """
     queue = names.task_queue(cluster)
     worker = Worker(
@@ -93,7 +94,7 @@ async def report_of(
         workflows=[TeardownWorkflow],
         activities=(account or Account()).steps(),
         interceptors=[RecordInterceptor(record)],
-        max_cached_workflows=0,
+        max_cached_workflows=0 if replays else 1000,
     )
     async with worker:
         return await temporal.client.execute_workflow(
@@ -119,7 +120,7 @@ async def test_a_teardown_drains_by_force_after_its_time_and_reports_once(
 ) -> None:
     """EC2 refuses one instance and shows another late. The API server goes away before finalizers are removed."""
     record = KeptRecord()
-    report = await report_of(temporal, cluster, record)
+    report = await report_of(temporal, cluster, record, replays=True)
     lines = [line.text for line in report.timeline]
     assert lines.index("1 NodeClaim left") < lines.index("deletes the pods that are left, even protected ones")
     assert {item.name for item in report.ended if item.kind == "instance"} == {ONE.id, LATE.id}
