@@ -28,7 +28,9 @@ FORGOTTEN := tests/docs/test_names_in_documents.py tests/simulate/test_settings.
 	tests/tools/test_generate.py::test_the_values_of_the_chart_have_each_setting_and_gate \
 	tests/worker/cache/test_cluster.py::test_n15_501_the_worker_may_read_what_it_caches
 
-.PHONY: help setup check test drills demo playground shadow unit fuzz clean generate pictures docs compare-aws image image-test release release-check realpod realpod-e2e postgresql
+CHECKS := check-types check-generated check-layers check-forgotten check-style
+
+.PHONY: help setup check $(CHECKS) test drills demo playground shadow unit fuzz clean generate pictures docs compare-aws image image-test release release-check realpod realpod-e2e postgresql
 
 help:  ## List the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,12 +53,23 @@ setup: $(SYNCED)  ## Python environment and the sandbox's control plane (built o
 	$(BIN)/tenon sandbox build
 
 check: $(SYNCED)  ## Fast checks: style, types, import rules, generated files, names, forgotten parts
+	+@$(MAKE) --no-print-directory --keep-going --output-sync=target --jobs=$(shell nproc) $(CHECKS)
+
+check-style:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(BIN)/python -m tools.generate --check
 	$(BIN)/python -m tools.names
+
+check-types:
+	$(BIN)/mypy
+
+check-layers:
+	$(BIN)/lint-imports
+
+check-generated:
+	$(BIN)/python -m tools.generate --check
+
+check-forgotten:
 	$(BIN)/pytest -q $(FORGOTTEN)
 
 unit: $(SYNCED)  ## Tests that need no sandbox, server or other process, and nothing that `make setup` builds
