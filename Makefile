@@ -11,11 +11,11 @@ WORKER_SYNCED := $(if $(wildcard $(SYNCED)),$(SYNCED),$(VENV)/.synced-worker)
 # A test run starts hundreds of Python processes. Without byte code each compiles everything again, which costs seconds.
 unexport PYTHONDONTWRITEBYTECODE
 # The tests of a file run in one process, in order. Tests that need no sandbox mostly compute, and some wait for a server, so
-# two cores serve three of them: `JOBS=N`. Tests on a sandbox wait more than they compute, so two fast cores serve seven, each with
+# two cores serve four of them: `JOBS=N`. Tests on a sandbox wait more than they compute, so two fast cores serve seven, each with
 # a sandbox of its own that takes about 1.3 GB, and slow or busy ones fewer: tests/sandbox_count.py, `SANDBOXES=N`. A test that ends its process is
 # tried in two new ones and then fails; without the limit it would be tried for ever.
 PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder --max-worker-restart 2
-JOBS ?= 3
+JOBS ?= 4
 SANDBOXES ?= $(shell $(BIN)/python -m tests.sandbox_count)
 # Sets of strings have the same order in every run: see tests/fuzzing.py.
 unit test: export PYTHONHASHSEED := 0

@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
 
+from sandbox.temporal import DYNAMIC_CONFIG
 from worker.runtime.temporal.temporal_plugin import TenonPlugin
 from workflows.names import SEARCH_ATTRIBUTES
 
@@ -28,15 +29,20 @@ STARTS = 5
 """How often a server is started. The SDK gives it five seconds each time, which a busy machine takes for loading it."""
 
 
-async def _started() -> WorkflowEnvironment:
+async def time_skipping_server(*, guarded: bool) -> WorkflowEnvironment:
+    """Start a server whose workflows skip time while nothing else is open in them. ``guarded``: see `TenonPlugin`.
+
+    Raises:
+        RuntimeError: it did not start.
+    """
     for start in range(1, STARTS + 1):
         try:
             return await WorkflowEnvironment.start_time_skipping_v2(
                 ts_config=TimeSkippingConfig(),
                 dev_server_existing_path=temporal_binary(),
                 search_attributes=list(SEARCH_ATTRIBUTES),
-                dev_server_extra_args=["--dynamic-config-value", "frontend.WorkflowTimeSkippingEnabled=true"],
-                plugins=[TenonPlugin(guarded=True)],
+                dev_server_extra_args=[f"--dynamic-config-value={entry}" for entry in DYNAMIC_CONFIG],
+                plugins=[TenonPlugin(guarded=guarded)],
             )
         except RuntimeError as error:
             if "did not start within" not in str(error) or start == STARTS:
@@ -46,8 +52,8 @@ async def _started() -> WorkflowEnvironment:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def temporal() -> AsyncIterator[WorkflowEnvironment]:
-    """A server whose workflows skip time while nothing else is open in them."""
-    environment = await _started()
+    """The server of this process."""
+    environment = await time_skipping_server(guarded=True)
     async with environment:
         yield environment
 

@@ -17,14 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from temporalio.client import Client
-from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
+from temporalio.testing import WorkflowEnvironment
 
 from tests.replay import cluster_scenarios, node_scenarios, rollout_scenario, teardown_scenario
-from tests.temporal_fixture import temporal_binary
+from tests.temporal_fixture import time_skipping_server
 from tests.workflows.waiting import until
-from worker.runtime.temporal.temporal_plugin import TenonPlugin
 from workflows import names
-from workflows.names import SEARCH_ATTRIBUTES
 
 HISTORIES = Path(__file__).parent / "histories"
 Scenario = Callable[[WorkflowEnvironment, str], Awaitable[None]]
@@ -68,13 +66,7 @@ async def runs(client: Client, scenario: str) -> dict[str, list[Any]]:
 
 async def record(names: Sequence[str]) -> None:
     """Run scenarios on a server of their own and write their histories."""
-    environment = await WorkflowEnvironment.start_time_skipping_v2(
-        ts_config=TimeSkippingConfig(),
-        dev_server_existing_path=temporal_binary(),
-        search_attributes=list(SEARCH_ATTRIBUTES),
-        dev_server_extra_args=["--dynamic-config-value", "frontend.WorkflowTimeSkippingEnabled=true"],
-        plugins=[TenonPlugin()],
-    )
+    environment = await time_skipping_server(guarded=False)
     async with environment:
         for scenario in names:
             await SCENARIOS[scenario](environment, scenario)

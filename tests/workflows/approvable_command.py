@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from temporalio.api.sdk.v1 import WorkflowMetadata
@@ -29,11 +30,17 @@ EMPTY = evolve(
 )
 
 
-def running(
+@asynccontextmanager
+async def running(
     temporal: WorkflowEnvironment, cluster: str, steps: FakeSteps, asking_command: DisruptionCommand = ASKING
-) -> AbstractAsyncContextManager[Handle]:
-    """The workflow of a command that asks, with workers for it."""
-    return running_command.running(temporal, cluster, steps, asking_command)
+) -> AsyncIterator[Handle]:
+    """The workflow of a command that asks, with workers for it. It skips time only in `fast_forward`.
+
+    Otherwise the server skips the days in which an answer may come before a test has given it.
+    """
+    with temporal.with_time_skipping_disabled():
+        async with running_command.running(temporal, cluster, steps, asking_command) as handle:
+            yield handle
 
 
 async def signals_of(handle: Handle, name: str) -> list[bytes]:

@@ -86,6 +86,7 @@ async def test_a_command_that_nobody_answers_is_refused_when_its_time_is_over(
 ) -> None:
     steps = FakeSteps()
     async with running(temporal, cluster, steps) as handle:
+        await temporal.fast_forward(handle)
         result = await handle.result()
         (postponed,) = await signals_of(handle, "postpone")
         description = await handle.describe()
@@ -131,19 +132,18 @@ async def test_a_command_is_withdrawn_when_nothing_asks_for_it_any_more(
 async def test_an_answer_says_who_and_comes_once(temporal: WorkflowEnvironment, cluster: str) -> None:
     steps = FakeSteps()
     steps.waits = "default-new waits for its instance"
-    with temporal.with_time_skipping_disabled():
-        async with running(temporal, cluster, steps) as handle:
-            await waits(handle)
-            with pytest.raises(WorkflowUpdateFailedError) as refused:
-                await handle.execute_update("approve", {"reason": "no name"})
-            assert "Say who asks" in str(refused.value.cause)
-            with pytest.raises(WorkflowUpdateFailedError) as refused:
-                await handle.execute_update("refuse", {"by": "ann", "hours": 9999})
-            assert "hours" in str(refused.value.cause)
-            assert (await handle.execute_update(DisruptionCommandWorkflow.approve, ANN)).accepted
-            second = await handle.execute_update(DisruptionCommandWorkflow.refuse, Refusal(by="bob", reason="no"))
-            await handle.cancel()
-            await handle.result()
+    async with running(temporal, cluster, steps) as handle:
+        await waits(handle)
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await handle.execute_update("approve", {"reason": "no name"})
+        assert "Say who asks" in str(refused.value.cause)
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await handle.execute_update("refuse", {"by": "ann", "hours": 9999})
+        assert "hours" in str(refused.value.cause)
+        assert (await handle.execute_update(DisruptionCommandWorkflow.approve, ANN)).accepted
+        second = await handle.execute_update(DisruptionCommandWorkflow.refuse, Refusal(by="bob", reason="no"))
+        await handle.cancel()
+        await handle.result()
     assert not second.accepted
     assert second.why == "it has its answer: ann approved it: seen in staging, OPS-12"
 
@@ -151,21 +151,19 @@ async def test_an_answer_says_who_and_comes_once(temporal: WorkflowEnvironment, 
 async def test_a_command_that_asks_nobody_refuses_an_answer(temporal: WorkflowEnvironment, cluster: str) -> None:
     steps = FakeSteps()
     steps.waits = "default-new waits for its instance"
-    with temporal.with_time_skipping_disabled():
-        async with running(temporal, cluster, steps, command(graceful=False)) as handle:
-            answer = await handle.execute_update(DisruptionCommandWorkflow.approve, ANN)
-            await handle.cancel()
-            await handle.result()
+    async with running(temporal, cluster, steps, command(graceful=False)) as handle:
+        answer = await handle.execute_update(DisruptionCommandWorkflow.approve, ANN)
+        await handle.cancel()
+        await handle.result()
     assert (answer.accepted, answer.why) == (False, "it does not wait for approval")
 
 
 async def test_an_operator_may_cancel_a_command_that_waits(temporal: WorkflowEnvironment, cluster: str) -> None:
     steps = FakeSteps()
-    with temporal.with_time_skipping_disabled():
-        async with running(temporal, cluster, steps) as handle:
-            await waits(handle)
-            await handle.cancel(reason="not now")
-            result = await handle.result()
+    async with running(temporal, cluster, steps) as handle:
+        await waits(handle)
+        await handle.cancel(reason="not now")
+        result = await handle.result()
     assert (result.failure, steps.calls) == ("an operator cancelled it: not now", [])
 
 
@@ -188,6 +186,7 @@ async def test_an_approved_command_waits_for_the_budgets(temporal: WorkflowEnvir
     async with running(temporal, cluster, steps) as handle:
         await waits(handle)
         await handle.execute_update(DisruptionCommandWorkflow.approve, ANN)
+        await temporal.fast_forward(handle)
         result = await handle.result()
     assert result.accepted == ["default-1", "default-2"]
     assert steps.calls[:5] == [*["validate command"] * 4, "taint candidates"]
@@ -200,6 +199,7 @@ async def test_an_approved_command_does_not_wait_for_budgets_for_ever(
     async with running(temporal, cluster, steps) as handle:
         await waits(handle)
         await handle.execute_update(DisruptionCommandWorkflow.approve, ANN)
+        await temporal.fast_forward(handle)
         result = await handle.result()
     assert result.failure == "it was approved, but the budgets of NodePool default do not allow it any more"
     assert len(steps.calls) < 60
@@ -229,6 +229,7 @@ async def test_every_kind_of_command_waits_before_it_acts(
         await temporal.fast_forward(handle, timedelta(days=1))
         assert steps.calls == []
         await handle.execute_update(DisruptionCommandWorkflow.approve, ANN)
+        await temporal.fast_forward(handle)
         result = await handle.result()
     assert result.accepted == ["default-1"]
     assert result.approval is not None
