@@ -179,9 +179,11 @@ async def test_a_node_whose_life_ended_is_recorded_with_who_removed_it_and_why(
     temporal: WorkflowEnvironment, cluster: str
 ) -> None:
     record, world = KeptRecord(), FakeWorld()
-    async with node(temporal, cluster, world, interceptors=[RecordInterceptor(record)], max_cached_workflows=0):
+    recorder = RecordInterceptor(record)
+    async with node(temporal, cluster, world, skip_time=False, interceptors=[recorder], max_cached_workflows=0):
         handle = await live(temporal.client, cluster)
         await handle.signal("force_drain", Operator(by="ann", reason="the disk is broken", ticket="OPS-1"))
+        await temporal.fast_forward(handle)
         result = await handle.result()
     (entry,) = record.entries
     assert isinstance(entry, RemovalEntry)
@@ -198,9 +200,11 @@ async def test_a_node_whose_life_ended_is_recorded_with_who_removed_it_and_why(
 async def test_the_end_of_a_life_says_what_its_drain_waited_for(temporal: WorkflowEnvironment, cluster: str) -> None:
     record, world = KeptRecord(), FakeWorld()
     world.drains = [DrainResult(remaining=1, blocked=[GUARDED])]
-    async with node(temporal, cluster, world, interceptors=[RecordInterceptor(record)], max_cached_workflows=0):
+    recorder = RecordInterceptor(record)
+    async with node(temporal, cluster, world, skip_time=False, interceptors=[recorder], max_cached_workflows=0):
         handle = await live(temporal.client, cluster)
         await handle.signal("drain", Operator(by="ann", reason="the disk is slow"))
+        await temporal.fast_forward(handle)
         await handle.result()
     (entry,) = record.entries
     assert isinstance(entry, RemovalEntry)
