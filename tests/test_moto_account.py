@@ -6,8 +6,10 @@ from pathlib import Path
 
 import boto3
 import pytest
+from moto.ec2.models import amis
 
 from sandbox.ec2.client import Ec2Admin
+from sandbox.ec2.images import images as read_images
 from sandbox.ec2.prices import read_prices
 from sandbox.ec2.server import start
 from sandbox.ec2.world import World
@@ -31,3 +33,26 @@ def test_an_instance_of_an_earlier_sandbox_that_is_due_to_end_changes_nothing(tm
     server.close()
     with moto_account():
         assert boto3.client("ec2", region_name="us-west-2").describe_instances()["Reservations"] == []
+
+
+def test_a_sandbox_has_its_own_images_after_a_group_of_auto_scaling(tmp_path: Path) -> None:
+    """Auto Scaling ends its instances when it is reset, which makes EC2's account again: moto takes it for unused."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(amis, "AMIS", amis.AMIS[:1])  # what is made again has one image
+        with moto_account():
+            ec2 = boto3.client("ec2", region_name="us-west-2")
+            image = ec2.describe_images()["Images"][0]["ImageId"]
+            ec2.create_launch_template(
+                LaunchTemplateName="web", LaunchTemplateData={"ImageId": image, "InstanceType": "m5.large"}
+            )
+            boto3.client("autoscaling", region_name="us-west-2").create_auto_scaling_group(
+                AutoScalingGroupName="web",
+                MinSize=1,
+                MaxSize=1,
+                AvailabilityZones=["us-west-2a"],
+                LaunchTemplate={"LaunchTemplateName": "web", "Version": "$Latest"},
+            )
+    server = start(tmp_path, world=World(read_prices()))
+    images = make_client(server.endpoint, "ec2", "us-west-2").describe_images()["Images"]
+    server.close()
+    assert len(images) == len(read_images())

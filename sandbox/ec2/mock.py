@@ -120,6 +120,8 @@ def empty() -> None:
     from moto.sqs.models import sqs_backends
     from moto.ssm.models import ssm_backends
 
-    backends: list[BackendDict] = [ec2_backends, eks_backends, iam_backends, sqs_backends, ssm_backends]
-    for service in backends:
-        service.reset()
+    BackendDict.reset()
+    # Auto Scaling ends its instances when it is reset, which makes EC2's account again, and moto takes it for unused.
+    services: list[BackendDict] = [ec2_backends, eks_backends, iam_backends, sqs_backends, ssm_backends]
+    for service in services:
+        service.clear()
