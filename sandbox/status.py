@@ -44,6 +44,14 @@ class Process(BaseModel):
         """
         return cls(pid=pid, created=psutil.Process(pid).create_time())
 
+    @classmethod
+    def started(cls, pid: int) -> Process:
+        """The child process ``pid``, which was just started, and may have ended already."""
+        try:
+            return cls.of(pid)
+        except psutil.NoSuchProcess:
+            return cls(pid=pid, created=0.0)
+
     def alive(self) -> bool:
         """Whether the process runs. A zombie does not."""
         try:

@@ -151,7 +151,7 @@ class Supervisor:
                 start_new_session=True,
             )
         self.processes[part.name] = process
-        entry = ComponentStatus(log=str(log), process=Process.of(process.pid))
+        entry = ComponentStatus(log=str(log), process=Process.started(process.pid))
         self.status.components[part.name] = entry
         self._write()
         ended = asyncio.create_task(process.wait())

@@ -26,12 +26,19 @@ MAX_PODS_COMPARED = 1000
 def pods_to_probe_for(pods: Sequence[Pod], unschedulable: Collection[str], turn: int) -> list[Pod]:
     """Return one pod of each group that has no place.
 
+    A pod that waits for a volume claim of a pod with a place is none of them: it could not use the node.
+
     Args:
         pods: the pods of the plan.
         unschedulable: the keys of those without a place.
         turn: a number that grows with each plan, so that all groups get their turn.
     """
-    waiting = [pod for pod in pods if pod.key in unschedulable and not pod.buffer and not pod.unsupported]
+    used_claims = {claim for pod in pods if pod.key not in unschedulable for claim in pod.exclusive}
+    waiting = [
+        pod
+        for pod in pods
+        if pod.key in unschedulable and not pod.buffer and not pod.unsupported and used_claims.isdisjoint(pod.exclusive)
+    ]
     if not waiting:
         return []
     start = turn * MAX_PODS_COMPARED % len(waiting)

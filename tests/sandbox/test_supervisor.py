@@ -146,6 +146,14 @@ def test_a_later_process_of_the_same_number_is_another(tmp_path: Path) -> None:
     assert not Process(pid=mine.pid, created=mine.created - 3600).alive()
 
 
+def test_a_component_may_end_before_the_supervisor_looks_at_its_process() -> None:
+    """On a busy machine. It has ended then, and no other process of that number is taken for it."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    assert not Process.started(process.pid).alive()
+    assert Process.started(psutil.Process().pid).alive()
+
+
 async def test_a_component_that_is_stopped_on_purpose_may_be_started_again(supervisor: Supervisor) -> None:
     """The others go on meanwhile, and the sandbox is not taken for broken."""
     run = await ready(supervisor)
