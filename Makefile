@@ -53,6 +53,7 @@ setup: $(SYNCED)  ## Python environment and the sandbox's control plane (built o
 	$(BIN)/tenon sandbox build
 
 check: $(SYNCED)  ## Fast checks: style, types, import rules, generated files, names, forgotten parts
+	@echo "Checking types, generated files, layers, forgotten parts and style, for about a minute ..."
 	+@$(MAKE) --no-print-directory --keep-going --output-sync=target --jobs=$(shell nproc) $(CHECKS)
 
 check-style:

@@ -1,4 +1,4 @@
-"""How slow the machine of a test run is, compared with one on which the suite takes 40 minutes.
+"""How slow the machine of a test run is, compared with the one that `REFERENCE_SECONDS` was measured on.
 
 The processor time of the same loop differs by a factor of five between hours of one virtual machine, when others use
 its host. A run counts its sandboxes and the bounds of its waits by it.
@@ -12,6 +12,7 @@ REFERENCE_SECONDS = 0.09
 """What the loop takes on a machine that counts as 1."""
 LOOP = 1_000_000
 MEAN_OF = 20
+"""How many loops `mean_loop_seconds` takes."""
 MAX_SLOWNESS = 5.0
 
 

@@ -13,8 +13,8 @@ from tests.machine_speed import REFERENCE_SECONDS, mean_loop_seconds
 PER_CORE = 3.5
 """Sandboxes for each core of a machine that is as fast as `tests.machine_speed` expects, and does nothing else.
 
-With 2.5, two cores were idle for 40 % of the time. More than 3.5 fail tests when the machine becomes slow in the middle
-of a run.
+With 2.5, two cores were idle for up to 40 % of the time, with 3.5 for 14 %. With more, tests wait for the processor
+when the machine becomes slow in the middle of a run.
 """
 FEWEST = 3
 GIB_EACH = 2.0

@@ -36,9 +36,9 @@ def test_an_instance_of_an_earlier_sandbox_that_is_due_to_end_changes_nothing(tm
 
 
 def test_a_sandbox_has_its_own_images_after_a_group_of_auto_scaling(tmp_path: Path) -> None:
-    """Auto Scaling ends its instances when it is reset, which makes EC2's account again: moto takes it for unused."""
+    """A reset of Auto Scaling ends its instances, which creates EC2's account again. moto's own list then lacks EC2."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(amis, "AMIS", amis.AMIS[:1])  # what is made again has one image
+        patch.setattr(amis, "AMIS", amis.AMIS[:1])  # the account that is created again has one image
         with moto_account():
             ec2 = boto3.client("ec2", region_name="us-west-2")
             image = ec2.describe_images()["Images"][0]["ImageId"]

@@ -121,7 +121,7 @@ def empty() -> None:
     from moto.ssm.models import ssm_backends
 
     BackendDict.reset()
-    # Auto Scaling ends its instances when it is reset, which makes EC2's account again, and moto takes it for unused.
+    # A reset of Auto Scaling ends its instances, which creates EC2's account again. moto's own list then lacks EC2.
     services: list[BackendDict] = [ec2_backends, eks_backends, iam_backends, sqs_backends, ssm_backends]
     for service in services:
         service.clear()

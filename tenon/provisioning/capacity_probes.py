@@ -26,7 +26,7 @@ MAX_PODS_COMPARED = 1000
 def pods_to_probe_for(pods: Sequence[Pod], unschedulable: Collection[str], turn: int) -> list[Pod]:
     """Return one pod of each group that has no place.
 
-    A pod that waits for a volume claim of a pod with a place is none of them: it could not use the node.
+    A pod is left out if a pod with a place uses its ReadWriteOncePod claim: kube-scheduler would bind it to no node.
 
     Args:
         pods: the pods of the plan.
