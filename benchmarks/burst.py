@@ -166,19 +166,19 @@ def main() -> None:
     arguments.add_argument("--readers", type=int, default=0, help="how many processes list all pods without end")
     arguments.add_argument("--logs", type=Path, help="a folder to keep the logs in")
     arguments.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    names = arguments.parse_args()
-    if names.beside:
-        load = Load(names.pods, round(names.pods * KEPT) if names.scale_in else None)
-        alternation.main(load, names.runs, names.logs, names.output)
+    options = arguments.parse_args()
+    if options.beside:
+        load = Load(options.pods, round(options.pods * KEPT) if options.scale_in else None)
+        alternation.main(load, options.runs, options.logs, options.output)
         return
     with (
-        sandboxed(Console(stderr=True), keep_logs=names.logs) as sandbox,
-        strained(sandbox, names.late_watches, names.readers) as settings,
+        sandboxed(Console(stderr=True), keep_logs=options.logs) as sandbox,
+        strained(sandbox, options.late_watches, options.readers) as settings,
     ):
         worker = Worker(sandbox, **settings)
         with started(worker):
-            figures = asyncio.run(measure(sandbox, worker, names.pods, names.logs))
-    if names.output == "json":
+            figures = asyncio.run(measure(sandbox, worker, options.pods, options.logs))
+    if options.output == "json":
         print(json.dumps(as_document(figures), indent=2))
         return
     for table in as_tables(figures):

@@ -173,9 +173,11 @@ def main() -> None:
     arguments.add_argument("--budget", default="100%", help="of each NodePool")
     arguments.add_argument("--node-pools", type=int, default=1)
     arguments.add_argument("--limit", type=float, default=inf, help="seconds of a look; 60 in the worker")
-    names = arguments.parse_args()
-    cluster = wasteful_cluster(names.nodes, names.pods or 10 * names.nodes, names.seed, names.budget, names.node_pools)
-    figures = measure(cluster, names.limit)
+    options = arguments.parse_args()
+    cluster = wasteful_cluster(
+        options.nodes, options.pods or 10 * options.nodes, options.seed, options.budget, options.node_pools
+    )
+    figures = measure(cluster, options.limit)
     json.dump(figures, sys.stdout, indent=2)
     print()
 

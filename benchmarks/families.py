@@ -186,15 +186,15 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=CASES, help="cases of each family")
     parser.add_argument("--family", choices=sorted(FAMILIES), action="append", help="only these")
     parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
-    names = parser.parse_args()
+    options = parser.parse_args()
     console = Console(stderr=True)
     types, faults = read_catalogue_file(None)
     assert not faults
     results: dict[str, Family] = {}
-    for name in names.family or FAMILIES:
-        with console.status(f"planning {names.cases} cases of {name}"):
-            results[name] = run(name, names.cases, types)
-    if names.output == "json":
+    for name in options.family or FAMILIES:
+        with console.status(f"planning {options.cases} cases of {name}"):
+            results[name] = run(name, options.cases, types)
+    if options.output == "json":
         print(json.dumps(as_document(results)))
     else:
         Console(width=None if sys.stdout.isatty() else 200).print(as_table(results))

@@ -103,10 +103,10 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--claims", type=int, default=200)
     arguments.add_argument("--temporal", type=TemporalKind, choices=list(TemporalKind), default=TemporalKind.DEV)
-    names = arguments.parse_args()
+    options = arguments.parse_args()
     console = Console()
-    with running(console, boot_delay=0.5, temporal=names.temporal) as (sandbox, _):
-        asyncio.run(measure(sandbox, names.claims, console))
+    with running(console, boot_delay=0.5, temporal=options.temporal) as (sandbox, _):
+        asyncio.run(measure(sandbox, options.claims, console))
 
 
 if __name__ == "__main__":

@@ -209,11 +209,11 @@ def main() -> None:
     arguments.add_argument("--kill", choices=("", "cluster", "io", "worker"), default="", help="what to kill -9")
     arguments.add_argument("--logs", type=Path, help="a folder to keep the logs in")
     arguments.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    names = arguments.parse_args()
+    options = arguments.parse_args()
     console = Console(stderr=True)
-    with running(console, keep_logs=names.logs) as (sandbox, worker):
-        figures = asyncio.run(measure(sandbox, worker, names.pods, names.kill, console))
-    if names.output == "json":
+    with running(console, keep_logs=options.logs) as (sandbox, worker):
+        figures = asyncio.run(measure(sandbox, worker, options.pods, options.kill, console))
+    if options.output == "json":
         print(json.dumps(asdict(figures) | {"sound": figures.verdict.sound}, indent=2))
         return
     for table in as_tables(figures):

@@ -186,20 +186,20 @@ def main() -> int:
     arguments.add_argument("--kind", choices=sorted(MAKERS), default="rules", help="what the inputs are like")
     arguments.add_argument("--judge", help="another judge: a command, or a Python file with read_scenario and check")
     arguments.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    names = arguments.parse_args()
+    options = arguments.parse_args()
     judges: dict[str, Judge] = {ORACLE: oracle}
-    if names.judge:
-        judges["judge"] = outside(names.judge)
-    cases = (MAKERS[names.kind](number) for number in range(names.first, names.first + names.cases))
+    if options.judge:
+        judges["judge"] = outside(options.judge)
+    cases = (MAKERS[options.kind](number) for number in range(options.first, options.first + options.cases))
     with tempfile.TemporaryDirectory() as folder:
         result = run(cases, judges, Path(folder))
     for line in result.lines:
         print(line, file=sys.stderr)
-    if names.output == "json":
+    if options.output == "json":
         print(json.dumps(as_document(result), indent=2))
     else:
         console = Console(width=None if sys.stdout.isatty() else 140)
-        for table in as_tables(result, names.kind):
+        for table in as_tables(result, options.kind):
             console.print(table)
         if result.why:
             console.print(in_words(result.why.values()), highlight=False)

@@ -186,10 +186,10 @@ def main() -> None:
     arguments.add_argument("--within", type=float, default=WITHIN, help="seconds after which the run ends anyway")
     arguments.add_argument("--logs", type=Path, help="a folder to keep the logs in")
     arguments.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    names = arguments.parse_args()
-    with running(Console(stderr=True), keep_logs=names.logs) as (sandbox, worker):
-        figures = asyncio.run(measure(sandbox, worker, names.pods, names.to, names.within))
-    if names.output == "json":
+    options = arguments.parse_args()
+    with running(Console(stderr=True), keep_logs=options.logs) as (sandbox, worker):
+        figures = asyncio.run(measure(sandbox, worker, options.pods, options.to, options.within))
+    if options.output == "json":
         print(json.dumps({**asdict(figures), "ratio": figures.bill.ratio}, indent=2))
         return
     for table in as_tables(figures):

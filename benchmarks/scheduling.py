@@ -166,21 +166,21 @@ def main() -> None:
     )
     arguments.add_argument("-o", "--output", choices=("table", "json"), default="table")
     arguments.add_argument("--one", help=argparse.SUPPRESS)
-    names = arguments.parse_args()
-    if names.one:
-        print(json.dumps(asdict(measure(Case(**json.loads(names.one)), names.seed, names.catalog))))
+    options = arguments.parse_args()
+    if options.one:
+        print(json.dumps(asdict(measure(Case(**json.loads(options.one)), options.seed, options.catalog))))
         return
     console = Console(stderr=True)
-    cases = chosen(names.mix, names.pods)
+    cases = chosen(options.mix, options.pods)
     rows: list[tuple[Case, Figures]] = []
     for case in cases:
         with console.status(f"{case.name}, {case.pods:,} pods"):
-            rows.append((case, apart(case, names.seed, names.catalog)))
-    if names.output == "json":
+            rows.append((case, apart(case, options.seed, options.catalog)))
+    if options.output == "json":
         print(json.dumps([as_document(case, figures) for case, figures in rows], indent=2))
         return
     out = Console(width=None if sys.stdout.isatty() else 160)
-    out.print(as_table(rows, names.seed))
+    out.print(as_table(rows, options.seed))
     for case, figures in rows:
         if pods := case.pods - figures.placed:
             out.print(f"{case.name}, {case.pods:,}: {pods:,} without a place; the first: {figures.reason}")

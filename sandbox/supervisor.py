@@ -368,8 +368,8 @@ def main() -> int:
     parser.add_argument("--temporal", type=TemporalKind, default=TemporalKind.DEV, choices=list(TemporalKind))
     parser.add_argument("--cluster", default=CLUSTER_NAME)
     parser.add_argument("--end-with-parent", action="store_true", help="stop when standard input closes")
-    names = parser.parse_args()
-    layout = Layout.at(names.state)
+    arguments = parser.parse_args()
+    layout = Layout.at(arguments.state)
     layout.root.mkdir(parents=True, exist_ok=True)
     with layout.lock.open("w") as handle:
         try:
@@ -378,16 +378,18 @@ def main() -> int:
             print(f"a sandbox runs in {layout.root} already", file=sys.stderr)
             return 2
         options = Options(
-            names.boot_delay,
-            names.nodeadm,
-            names.keep_history,
-            names.audit,
-            names.kubelet,
-            names.temporal,
-            names.cluster,
+            arguments.boot_delay,
+            arguments.nodeadm,
+            arguments.keep_history,
+            arguments.audit,
+            arguments.kubelet,
+            arguments.temporal,
+            arguments.cluster,
         )
         try:
-            return asyncio.run(supervise(layout, names.binaries, options, end_with_parent=names.end_with_parent))
+            return asyncio.run(
+                supervise(layout, arguments.binaries, options, end_with_parent=arguments.end_with_parent)
+            )
         except (MissingToolError, OSError) as error:
             print(error, file=sys.stderr)
             return 2

@@ -209,9 +209,12 @@ async def mark_instance_ended(kube: Kube, ref: ClaimRef, reason: str, message: s
     return await update_conditions(kube, ref, ended, now) is not None
 
 
-async def mark_instance_terminating(kube: Kube, ref: ClaimRef, now: Clock) -> ClaimRecord | None:
+async def mark_instance_terminating(
+    kube: Kube, ref: ClaimRef, now: Clock, read_object: Object | None = None
+) -> ClaimRecord | None:
     """Record on the claim that its instance is terminating. Return the claim afterwards, or None if it is gone."""
-    return await update_conditions(kube, ref, [ConditionUpdate(INSTANCE_TERMINATING, "True")], now)
+    terminating = [ConditionUpdate(INSTANCE_TERMINATING, "True")]
+    return await update_conditions(kube, ref, terminating, now, read_object=read_object)
 
 
 def consistency_condition(shortfalls: Sequence[str]) -> ConditionUpdate:

@@ -20,6 +20,7 @@ from activities.node.launch_breakers import LaunchBreakers
 from tenon.apis import labels
 from tenon.ec2.launch.claim_offering import offering_of
 from tenon.ec2.refusals.state_reasons import BootFault, boot_fault
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.event_reasons import EventReason
 from tenon.messages.base import ClaimRef
 
@@ -45,11 +46,18 @@ class BootFailures:
         self._breakers = breakers
         self._now = now
 
-    async def look(self, ref: ClaimRef, instance_id: str) -> None:
-        """Say on the claim why EC2 ended its instance, if it did so before the Node registered, and count the end."""
+    async def look(self, ref: ClaimRef, instance_id: str) -> ClaimRecord | None:
+        """Say on the claim why EC2 ended its instance, if it did so before the Node registered, and count the end.
+
+        Returns:
+            The claim as it was read; None if it is gone.
+        """
         claim = await nodeclaims.read_claim(self._kube, ref)
-        if claim is None or claim.registered:
-            return
+        if claim is not None and not claim.registered:
+            await self._say_why_ended(claim, ref, instance_id)
+        return claim
+
+    async def _say_why_ended(self, claim: ClaimRecord, ref: ClaimRef, instance_id: str) -> None:
         try:
             ended = await asyncio.to_thread(self._ec2.why_ended, instance_id)
         except EC2Error as error:

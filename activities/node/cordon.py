@@ -11,7 +11,7 @@ from activities import metrics
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.nodeclaim_deletion import clear_removals, record_before_deletion, request_deletion
+from activities.kubernetes.nodeclaim_deletion import Recorded, clear_removals, record_before_deletion, request_deletion
 from activities.kubernetes.nodeclaims import (
     Clock,
     ConditionUpdate,
@@ -193,7 +193,7 @@ async def _delete_claim(
 
     That time is counted from the deletion.
     """
-    await record_before_deletion(kube, claim, evolve(cordon_input.removal, by_workflow=True))
+    recorded = await record_before_deletion(kube, claim, evolve(cordon_input.removal, by_workflow=True))
     bound, written = cordon_input.termination_timestamp, claim.termination_timestamp
     if bound is not None and (written is None or bound < written):  # what deletes the claim otherwise finds it too
         await annotate_claim(kube, cordon_input.claim, {labels.TERMINATION_TIMESTAMP: format_instant(bound)})
@@ -202,8 +202,12 @@ async def _delete_claim(
         await update_conditions(
             kube, cordon_input.claim, [ConditionUpdate(DISRUPTION_REASON, "True", camel_case(reason))], now
         )
-    await request_deletion(kube, claim)
-    deleted = await read_claim(kube, cordon_input.claim)
+    deleted: ClaimRecord | None = claim
+    if not claim.deleting:
+        await request_deletion(kube, claim)
+        deleted = await read_claim(kube, cordon_input.claim)
+    elif recorded is Recorded.GONE:
+        deleted = None
     subject = deleted or claim
     force_at = drain.force_instant(
         subject.deleted_at or now(),

@@ -56,7 +56,7 @@ async def drain(
     claim = await read_claim(kube, drain_input.claim)
     node: Object | None = (await find_node(kube, drain_input, claim)).node
     if drain_input.force and claim is not None:
-        await _remember_force(kube, drain_input, claim, now())
+        claim = await _remember_force(kube, drain_input, claim, now())
     until = now() + timedelta(seconds=drain_input.budget_seconds)
     report_at = now() + timedelta(seconds=drain_input.report_blocked_after or drain_input.budget_seconds)
     evictor: Evictor | None = None
@@ -67,7 +67,7 @@ async def drain(
             node_pods = await pods_on(kube, name)
             heartbeat(len(node_pods))
             deleted_pods = await forget_pods(kube, recorder, node, node_pods, drain_input.why)
-            await _note_drained(kube, drain_input, now)
+            await _note_drained(kube, drain_input, now, claim)
             return _with_pods(DrainResult(drained=True), evictor, deleted_pods)
         node_pods = await pods_on(kube, name, latest=False)
         waited = decide.remaining_pods(node_pods, now(), drain_input.force_at)
@@ -82,12 +82,12 @@ async def drain(
         if not waited or evictor.gives_up(waited, now()):
             stuck = [overdue_termination(pod) for pod in decide.left_behind(node_pods, now(), drain_input.force_at)]
             await _publish_left_behind(recorder, node, [*map(sentence, stuck + evictor.blocked(waited))])
-            await _note_drained(kube, drain_input, now)
+            await _note_drained(kube, drain_input, now, claim)
             attached = await attached_volumes(kube, name, now())
             return _with_pods(DrainResult(drained=True, volumes_attached=len(attached)), evictor)
         if first:
             text = f"{counted(len(waited), 'pod')} left on Node {name}"
-            await update_conditions(
+            claim = await update_conditions(
                 kube, drain_input.claim, [ConditionUpdate(DRAINED, "Unknown", "Draining", text)], now
             )
         seconds_left = (until - now()).total_seconds()
@@ -106,7 +106,7 @@ async def drain(
         await sleep(min(pause, seconds_left, *soonest))
         if drain_input.instance_gone:
             node = await kube.get(NODES, name)
-    await _note_drained(kube, drain_input, now)
+    await _note_drained(kube, drain_input, now, claim)
     return _with_pods(DrainResult(drained=True), evictor)
 
 
@@ -117,16 +117,24 @@ def _with_pods(result: DrainResult, evictor: Evictor | None, deleted_pods: Seque
     return evolve(result, evicted=len(pods), workloads=list(workloads)[:MAX_WORKLOADS])
 
 
-async def _note_drained(kube: Kube, drain_input: DrainInput, now: Clock) -> None:
-    await update_conditions(kube, drain_input.claim, [ConditionUpdate(DRAINED, "True")], now)
+async def _note_drained(kube: Kube, drain_input: DrainInput, now: Clock, claim: ClaimRecord | None) -> None:
+    """Record on the claim that the node is drained. ``claim`` saves a read, if it is known as it was last written."""
+    drained, read_object = [ConditionUpdate(DRAINED, "True")], claim.body if claim is not None else None
+    await update_conditions(kube, drain_input.claim, drained, now, read_object=read_object)
 
 
-async def _remember_force(kube: Kube, drain_input: DrainInput, claim: ClaimRecord, now: datetime) -> None:
-    """Write on the claim that its grace period is over, because a restarted workflow knows only what the claim says."""
+async def _remember_force(kube: Kube, drain_input: DrainInput, claim: ClaimRecord, now: datetime) -> ClaimRecord | None:
+    """Write on the claim that its grace period is over, because a restarted workflow knows only what the claim says.
+
+    Returns:
+        The claim if it says so already; None if it was written.
+    """
     written = claim.termination_timestamp
     force_at = min(drain_input.force_at or now, now)
-    if written is None or force_at < written:
-        await annotate_claim(kube, drain_input.claim, {labels.TERMINATION_TIMESTAMP: format_instant(force_at)})
+    if written is not None and written <= force_at:
+        return claim
+    await annotate_claim(kube, drain_input.claim, {labels.TERMINATION_TIMESTAMP: format_instant(force_at)})
+    return None
 
 
 async def _publish_left_behind(recorder: EventPublisher, node: Object, sentences: Sequence[str]) -> None:

@@ -309,8 +309,10 @@ class NodeActivities:
                     terminated=settled, state="" if settled else "not found yet, and EC2 may show it later"
                 )
             instance_id = instance.id
-        await with_heartbeat(self._boots.look(terminate_input.claim, instance_id))
-        marked = await nodeclaims.mark_instance_terminating(self._kube, terminate_input.claim, utc_now)
+        read_claim = await with_heartbeat(self._boots.look(terminate_input.claim, instance_id))
+        marked = await nodeclaims.mark_instance_terminating(
+            self._kube, terminate_input.claim, utc_now, read_claim.body if read_claim is not None else None
+        )
         try:
             state = await with_heartbeat(self._terminations.terminate(instance_id, TERMINATION_WAIT_SECONDS))
         except EC2Error:
@@ -343,7 +345,7 @@ class NodeActivities:
 
     async def _release(self, release_input: ReleaseInput) -> ReleaseResult:
         claim = await nodeclaims.read_claim(self._kube, release_input.claim)
-        released = await release.release(self._kube, release_input, self._recorder)
+        released = await release.release(self._kube, release_input, self._recorder, claim)
         _count_end(
             release_input,
             await nodepools.consolidation_policy(self._kube, release_input.pool, release_input.reason),

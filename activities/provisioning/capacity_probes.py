@@ -14,8 +14,9 @@ from tenon.ec2.refusals.unavailable import UnavailableOfferings
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.node.launch_breaker import holds_back
-from tenon.provisioning.capacity_probes import one_for_each_offering, pods_to_probe_for, probed_keys, with_usage_of
+from tenon.provisioning.capacity_probes import one_for_each_offering, pods_to_probe_for, probed_keys
 from tenon.provisioning.shortage_waits import without_dear_types
+from tenon.scheduling.after_plan import pools_after, problem_after
 from tenon.scheduling.explanation.type_choice import AttemptedAt, TypeChoiceExplainer
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
 
@@ -76,7 +77,8 @@ class CapacityProbes:
             return self.no_probes
         unavailable = UnavailableOfferings(self.refusals.unavailable() - due)
         overlaid = await instance_types_by_pool(self.view, self.types, offers.pools, unavailable)
-        probing = replace(problem, pods=sample, pools=with_usage_of(await self.solver.pools(overlaid), plan))
+        pools = pools_after(await self.solver.pools(overlaid), plan.claims)
+        probing = replace(problem_after(problem, plan), pods=sample, pools=pools)
         types_by_pool = {pool.metadata.name: types for pool, types in overlaid.pools_with_types}
         prices = TypeChoiceExplainer(probing, types_by_pool, attempted_at)
         by_name = {pool.metadata.name: pool for pool in offers.pools}

@@ -148,7 +148,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cluster", default="sandbox")
     parser.add_argument("--boot-delay", type=float, default=8.0, help="seconds from running to joining")
     parser.add_argument("--service-cidr", default="", help="the cluster's service network")
-    names = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     handler = logging.StreamHandler()
     handler.setFormatter(TenonFormatter("ec2"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
@@ -158,16 +158,16 @@ def main(arguments: list[str] | None = None) -> int:
         signal.signal(number, lambda *_: done.set())
     try:
         check_region(REGION)
-        facts = cluster_facts(names.cluster, names.kubeconfig)
-        if names.service_cidr:
-            facts.service_cidr = names.service_cidr
+        facts = cluster_facts(options.cluster, options.kubeconfig)
+        if options.service_cidr:
+            facts.service_cidr = options.service_cidr
         server = start(
-            names.state,
-            port=names.port,
+            options.state,
+            port=options.port,
             world=World(read_prices(), facts, delays=USUAL),
-            kubeconfig=names.kubeconfig,
-            nodeadm=names.nodeadm,
-            boot_delay=names.boot_delay,
+            kubeconfig=options.kubeconfig,
+            nodeadm=options.nodeadm,
+            boot_delay=options.boot_delay,
         )
     except (OSError, ValueError, UnknownRegionError) as error:
         print(f"The sandbox's EC2 cannot start: {error}", file=sys.stderr)

@@ -190,8 +190,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m sandbox.faults.apiproxy", description="Serve one proxy.")
     parser.add_argument("--server", required=True)
     parser.add_argument("--pki", required=True, type=Path)
-    names = parser.parse_args()
-    asyncio.run(serve(names.server, names.pki))
+    options = parser.parse_args()
+    asyncio.run(serve(options.server, options.pki))
     return 0
 
 

@@ -110,14 +110,14 @@ def main() -> int:
     parser.add_argument("--kubernetes", required=True, type=int)
     parser.add_argument("--temporal", required=True, type=int)
     parser.add_argument("--ec2", required=True, type=int)
-    names = parser.parse_args()
-    layout = Layout.at(names.state)
+    options = parser.parse_args()
+    layout = Layout.at(options.state)
     try:
         clean(layout)  # of a node that was killed
         layout.node.mkdir(mode=0o700)
         cgroups.create(cgroups.name(layout.root))
         images.write_pause(programs.ensure().pause, Files(layout.node).pause_archive)
-        ports = Ports(names.port, names.proxy, names.kubernetes, names.temporal, names.ec2)
+        ports = Ports(options.port, options.proxy, options.kubernetes, options.temporal, options.ec2)
         return asyncio.run(run(layout, ports))
     except (OSError, KubectlError) as error:
         print(error, file=sys.stderr)

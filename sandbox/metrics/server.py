@@ -234,8 +234,8 @@ def main() -> None:
     parser.add_argument("--port", required=True, type=int)
     parser.add_argument("--kubeconfig", required=True, type=Path)
     parser.add_argument("--pki", required=True, type=Path)
-    names = parser.parse_args()
-    asyncio.run(serve(names.port, names.kubeconfig, names.pki))
+    options = parser.parse_args()
+    asyncio.run(serve(options.port, options.kubeconfig, options.pki))
 
 
 if __name__ == "__main__":

@@ -160,9 +160,9 @@ def main() -> int:
     parser.add_argument("--port", required=True, type=int)
     parser.add_argument("--ready", required=True, type=int)
     parser.add_argument("--keep", action="store_true", help="the data must survive a crash of the machine")
-    names = parser.parse_args()
+    options = parser.parse_args()
     try:
-        return asyncio.run(run(names.folder, names.port, names.ready, keep=names.keep))
+        return asyncio.run(run(options.folder, options.port, options.ready, keep=options.keep))
     except (OSError, PostgreSQLError) as error:
         print(error, file=sys.stderr)
         return 2

@@ -93,9 +93,9 @@ def main() -> int:
     parser.add_argument("--postgresql", required=True, type=int, help="the port of PostgreSQL")
     parser.add_argument("--ready", required=True, type=int)
     parser.add_argument("--ports", required=True, nargs=2 * len(SERVICES), type=int)
-    names = parser.parse_args()
+    options = parser.parse_args()
     try:
-        return asyncio.run(run(names.folder, names.postgresql, names.ready, iter(names.ports)))
+        return asyncio.run(run(options.folder, options.postgresql, options.ready, iter(options.ports)))
     except (OSError, BuildError, MissingToolError, SchemaError) as error:
         print(error, file=sys.stderr)
         return 2

@@ -13,9 +13,7 @@ from tenon.ec2.refusals.unavailable import concerns_types
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.provisioning.purchase_pauses import group_of
-from tenon.resources import NODES, add
-from tenon.scheduling.model import Plan, PlannedClaim, Pool
-from tenon.scheduling.offerings.hourly_cost import with_used
+from tenon.scheduling.model import Plan, PlannedClaim
 
 MAX_GROUPS = 20
 """How many groups of pods one plan probes for."""
@@ -26,19 +24,12 @@ MAX_PODS_COMPARED = 1000
 def pods_to_probe_for(pods: Sequence[Pod], unschedulable: Collection[str], turn: int) -> list[Pod]:
     """Return one pod of each group that has no place.
 
-    A pod is left out if a pod with a place uses its ReadWriteOncePod claim: kube-scheduler would bind it to no node.
-
     Args:
         pods: the pods of the plan.
         unschedulable: the keys of those without a place.
         turn: a number that grows with each plan, so that all groups get their turn.
     """
-    used_claims = {claim for pod in pods if pod.key not in unschedulable for claim in pod.exclusive}
-    waiting = [
-        pod
-        for pod in pods
-        if pod.key in unschedulable and not pod.buffer and not pod.unsupported and used_claims.isdisjoint(pod.exclusive)
-    ]
+    waiting = [pod for pod in pods if pod.key in unschedulable and not pod.buffer and not pod.unsupported]
     if not waiting:
         return []
     start = turn * MAX_PODS_COMPARED % len(waiting)
@@ -48,15 +39,6 @@ def pods_to_probe_for(pods: Sequence[Pod], unschedulable: Collection[str], turn:
     representatives = list(groups.values())
     first = turn % len(representatives)
     return (representatives[first:] + representatives[:first])[:MAX_GROUPS]
-
-
-def with_usage_of(pools: Iterable[Pool], plan: Plan) -> list[Pool]:
-    """Return the pools with what the plan uses of their limits, for the plan of the probes."""
-    used = {pool.name: pool for pool in pools}
-    for claim in plan.claims:
-        if claim.pool in used:
-            used = with_used(used, claim.pool, add(claim.largest, {NODES: 1}))
-    return list(used.values())
 
 
 def probed_keys(claim: PlannedClaim, due: Iterable[OfferingKey]) -> frozenset[OfferingKey]:

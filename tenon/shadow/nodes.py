@@ -10,9 +10,9 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import digest_of, ec2nodeclass_hash, nodepool_hash
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.history.arrivals import Arrival
-from tenon.disruption.search.carried_out import new_node
 from tenon.kube.pod import Pod
 from tenon.resources import fits, subtract
+from tenon.scheduling.after_plan import new_node
 from tenon.scheduling.model import Node, PlannedClaim, Pool
 
 OfferingPrices = Mapping[tuple[str, str, str], float]

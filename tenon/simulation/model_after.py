@@ -17,10 +17,8 @@ from tenon.provisioning.overlays import apply_overlays
 from tenon.provisioning.problem import PlannedCluster, problem_of, scheduling_pools
 from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.static_capacity import usable_static_pools
-from tenon.resources import NODES, add
+from tenon.scheduling.after_plan import pools_after
 from tenon.scheduling.model import InstanceType, Plan
-from tenon.scheduling.offerings.hourly_cost import with_used
-from tenon.scheduling.reservations import with_places_taken
 from tenon.simulation.decisions import PlanQuestion, sold
 
 NodeDetails = Callable[[Mapping[str, Sequence[InstanceType]]], Mapping[str, NodeDetail]]
@@ -44,12 +42,9 @@ def model_after(
     pools_with_types = sold([*usable_pools(pools, find_class), *static], cluster, question)
     overlaid = apply_overlays(pools_with_types, question.overlays)
     problem = problem_of(cluster, [], overlaid.pools_with_types, question.policy, plan.placements)
-    used = {pool.name: pool for pool in problem.pools}
-    for claim in plan.claims:
-        used = with_used(used, claim.pool, add(claim.largest, {NODES: 1}))
-    remaining_pools = with_places_taken(used.values(), plan.claims)
     details = node_details(overlaid.types_by_pool())
-    model = model_of(replace(problem, pools=remaining_pools), details, {pool.metadata.name for pool in static})
+    remaining = replace(problem, pools=pools_after(problem.pools, plan.claims))
+    model = model_of(remaining, details, {pool.metadata.name for pool in static})
     if not wave_pools:
         return with_scores(with_coverage(model, question.coverage), question.scores_of)
     usable = [*usable_pools(wave_pools, find_class), *usable_static_pools(wave_pools, find_class)]

@@ -80,9 +80,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.replay.record", description="Record histories.")
     parser.add_argument("scenario", nargs="*", default="all", choices=["all", *SCENARIOS])
     parser.add_argument("--again", action="store_true", help="record again what is recorded already")
-    names = parser.parse_args()
-    scenarios = SCENARIOS if "all" in names.scenario else names.scenario
-    missing = [scenario for scenario in scenarios if names.again or not recording(scenario).exists()]
+    options = parser.parse_args()
+    scenarios = SCENARIOS if "all" in options.scenario else options.scenario
+    missing = [scenario for scenario in scenarios if options.again or not recording(scenario).exists()]
     if missing:
         HISTORIES.mkdir(exist_ok=True)
         asyncio.run(record(missing))

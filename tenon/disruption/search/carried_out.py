@@ -15,8 +15,9 @@ from tenon.disruption.nodes import NodeDetail
 from tenon.disruption.search.cost import NODE_BASE, eviction_cost
 from tenon.kube.pod import Pod
 from tenon.resources import NODES, subtract
-from tenon.scheduling.model import InstanceType, Node, Plan, PlannedClaim, Pool
-from tenon.scheduling.offerings.hourly_cost import limits_cost, priced_node, with_used
+from tenon.scheduling.after_plan import new_node
+from tenon.scheduling.model import Node, Plan, PlannedClaim, Pool
+from tenon.scheduling.offerings.hourly_cost import with_used
 from tenon.scheduling.reservations import with_places_taken
 
 
@@ -82,43 +83,6 @@ def _used_by(node: Node, pool: Pool) -> dict[str, int]:
 def _with_pods(detail: NodeDetail, pods: Iterable[Pod], cost: float) -> NodeDetail:
     arrived = tuple(pods)
     return replace(detail, pods=(*detail.pods, *arrived), cost=detail.cost + cost * len(arrived))
-
-
-def new_node(name: str, claim: PlannedClaim, pool: Pool) -> Node:
-    """Return the node that a claim becomes if it is launched as its cheapest type."""
-    kind = next(kind for kind in pool.instance_types if kind.name == claim.offering.instance_type)
-    label_values = {
-        key: requirement.values[0] for key, requirement in kind.requirements.items() if len(requirement.members) == 1
-    }
-    own = {
-        labels.INSTANCE_TYPE: kind.name,
-        labels.ZONE: claim.offering.zone,
-        labels.CAPACITY_TYPE: claim.offering.capacity_type,
-        labels.NODEPOOL: pool.name,
-        labels.HOSTNAME: name,
-    }
-    node = Node(
-        name,
-        {**label_values, **pool.labels, **claim.requirements.labels(), **own},
-        pool.taints,
-        kind.allocatable,
-        claim.requests,
-        pods=claim.pods,
-        host_ports=tuple(port for pod in claim.pods for port in pod.host_ports),
-        capacity=kind.capacity,
-    )
-    return priced_node(node, _price_without_commitment(claim, kind)) if limits_cost(pool) else node
-
-
-def _price_without_commitment(claim: PlannedClaim, kind: InstanceType) -> float:
-    """Return what a new node counts against limits on costs, as it does once it is launched."""
-    if not claim.commitment:
-        return claim.price
-    capacity_type, _, zone = claim.offering[:3]
-    return min(
-        (offer.price for offer in kind.offerings if (offer.capacity_type, offer.zone) == (capacity_type, zone)),
-        default=claim.price,
-    )
 
 
 def _detail(name: str, claim: PlannedClaim) -> NodeDetail:

@@ -12,11 +12,12 @@ from dataclasses import replace
 
 from tenon.apis import labels
 from tenon.disruption.cluster_model import ClusterModel
-from tenon.disruption.search.carried_out import new_name, new_node
+from tenon.disruption.search.carried_out import new_name
 from tenon.disruption.search.moves import Move
 from tenon.kube.pod import Pod
 from tenon.resources import subtract, total
 from tenon.scheduling.admission import admits, depends_on_domains
+from tenon.scheduling.after_plan import new_node
 from tenon.scheduling.model import Node, PlannedClaim, Pool
 
 

@@ -14,16 +14,17 @@ from tenon.apis import labels
 from tenon.disruption.cluster_model import ClusterModel, at_limit
 from tenon.disruption.decision import Command
 from tenon.disruption.nodes import NodeDetail
-from tenon.disruption.search.carried_out import new_name, new_node
+from tenon.disruption.search.carried_out import new_name
 from tenon.disruption.search.moves import Move
 from tenon.disruption.situation import Situation
 from tenon.kube.pod import Pod
 from tenon.resources import CPU, MEMORY, NODES, PODS, Resources, add, maximum, subtract
+from tenon.scheduling.after_plan import new_node, pools_after
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
 from tenon.scheduling.goals import follow_goals
 from tenon.scheduling.model import Node, Plan, PlannedClaim, Pool, Problem
-from tenon.scheduling.offerings.hourly_cost import TOTAL_HOURLY_COST, total_cost, with_used
+from tenon.scheduling.offerings.hourly_cost import TOTAL_HOURLY_COST, total_cost
 from tenon.scheduling.reservations import with_places_credited, with_places_taken
 from tenon.scheduling.within_costs import solve_within_costs
 
@@ -133,11 +134,10 @@ class Rescheduler:
         remaining = self._without([self._details[claim] for claim in names], pods=(), buys=True)
         self._nodes = {node.name: node.with_pods(plan.placements.get(node.name, ())) for node in remaining.nodes}
         pools = with_places_credited(remaining.pools, extra_places or {})
-        self._pools = {pool.name: pool for pool in with_places_taken(pools, plan.claims)}
+        self._pools = {pool.name: pool for pool in pools_after(pools, plan.claims)}
         for number, claim in enumerate(plan.claims):
             node = new_node(new_name(names, number), claim, self._pools[claim.pool])
             self._nodes[node.name] = replace(node, closed=True)
-            self._pools = with_used(self._pools, claim.pool, add(claim.largest, {NODES: 1}))
 
     def problem(self) -> Problem:
         """Return the cluster as the removals so far leave it."""

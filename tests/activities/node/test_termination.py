@@ -10,15 +10,16 @@ from prometheus_client import REGISTRY
 
 from activities.kubernetes.errors import ApiError, ApiUnreachableError
 from activities.kubernetes.nodeclaim_deletion import delete_with_finalizer
-from activities.kubernetes.nodeclaims import view_of
+from activities.kubernetes.nodeclaims import read_claim, view_of
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, NODES, PVCS, VOLUMEATTACHMENTS
 from activities.node.cordon import cordon, withdraw
+from activities.node.drain import drain
 from activities.node.release import release
 from activities.node.volumes import detach_volumes
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
 from tenon.messages.node import Removal
-from tenon.messages.node_steps import CordonInput, DetachInput, ReleaseInput
+from tenon.messages.node_steps import CordonInput, DetachInput, DrainInput, ReleaseInput, ReleaseResult
 from tests.activities.node.fake_kube import START
 from tests.activities.node.world import DISRUPTED, PROVIDER_ID, REF, UNREGISTERED, World, claim, node, pod
 
@@ -41,6 +42,11 @@ async def refused(*_: object, **__: object) -> dict[str, Any]:
 
 async def run(world: World, **fields: Any) -> Any:
     return await cordon(world.kube, world.recorder, wanted(**fields), world.clock)
+
+
+async def released(world: World, release_input: ReleaseInput) -> ReleaseResult:
+    claim = await read_claim(world.kube, release_input.claim)
+    return await release(world.kube, release_input, world.recorder, claim)
 
 
 async def test_cordon_marks_and_deletes_what_finalizers_hold() -> None:
@@ -480,9 +486,9 @@ async def test_release_lets_both_go_and_is_quiet_afterwards() -> None:
     world = World().put_live()
     await run(world)
     release_input = ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")
-    await release(world.kube, release_input, world.recorder)
+    await released(world, release_input)
     assert world.kube.objects == {}
-    await release(world.kube, release_input, world.recorder)
+    await released(world, release_input)
 
 
 async def test_release_names_who_still_holds_node_and_claim() -> None:
@@ -491,7 +497,7 @@ async def test_release_names_who_still_holds_node_and_claim() -> None:
     world.claim["metadata"]["finalizers"] += ["example.com/audit", "foregroundDeletion"]
     world.node["metadata"]["finalizers"].append("example.com/cni")
     release_input = ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1", pool="web")
-    answer = await release(world.kube, release_input, world.recorder)
+    answer = await released(world, release_input)
     assert answer.held_by == [
         "finalizer example.com/cni keeps Node node-1: its owner must remove it, "
         """or: kubectl patch node node-1 --type=merge -p '{"metadata": {"finalizers": null}}'""",
@@ -504,7 +510,7 @@ async def test_release_names_who_still_holds_node_and_claim() -> None:
         ("NodeClaim", "web-1", "HeldByFinalizer"),
     ]
     assert "Tenon has removed its own finalizer; finalizer example.com/cni keeps" in world.recorder.events[0][3]
-    again = await release(world.kube, release_input, world.recorder)
+    again = await released(world, release_input)
     assert again.held_by == answer.held_by, "a repetition answers the same"
 
 
@@ -512,7 +518,7 @@ async def test_release_without_other_finalizers_is_silent() -> None:
     world = World().put_live()
     world.claim["metadata"]["finalizers"].append("foregroundDeletion")
     release_input = ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")
-    assert (await release(world.kube, release_input, world.recorder)).held_by == []
+    assert (await released(world, release_input)).held_by == []
     assert world.recorder.events == []
 
 
@@ -520,7 +526,7 @@ async def test_release_deletes_a_node_that_joined_too_late() -> None:
     world = World()
     world.kube.add(NODECLAIMS, claim())
     world.kube.add(NODES, node(UNREGISTERED))
-    await release(world.kube, ReleaseInput(claim=REF, provider_id=PROVIDER_ID), world.recorder)
+    await released(world, ReleaseInput(claim=REF, provider_id=PROVIDER_ID))
     assert world.kube.objects == {}
 
 
@@ -529,10 +535,28 @@ async def test_release_spares_other_objects_of_the_same_names() -> None:
     world = World().put_live()
     world.node["spec"]["providerID"] = "aws:///us-west-2a/i-2"
     world.claim["metadata"]["uid"] = "newer"
-    await release(world.kube, ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1"), world.recorder)
+    await released(world, ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1"))
     assert world.kube.calls == []
     world = World().put_live()
     world.claim["metadata"]["finalizers"].append("example.com/audit")
-    await release(world.kube, ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1"), world.recorder)
+    await released(world, ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1"))
     assert world.kube.names(NODES) == []
     assert world.claim["metadata"]["finalizers"] == ["example.com/audit"]
+
+
+async def test_the_steps_of_a_removal_read_node_and_claim_once_each() -> None:
+    """The API server's limit on Tenon's requests decides how many nodes leave in a minute."""
+    world = World().put_live()
+    await world.kube.delete(NODECLAIMS, REF.name)
+    one_read_each = [("nodeclaims", REF.name), ("nodes", "node-1")]
+    world.kube.gets.clear()
+    await run(world, reason="deleted")
+    assert world.kube.gets == one_read_each
+    world.kube.gets.clear()
+    drain_input = DrainInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")
+    await drain(world.kube, world.recorder, drain_input, world.clock, lambda *_: None)
+    assert world.kube.gets == one_read_each
+    world.kube.gets.clear()
+    await released(world, ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1"))
+    assert world.kube.gets == one_read_each
+    assert world.kube.objects == {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -13,6 +13,8 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.refusals.backoff import FIRST_PROBE_PAUSE
 from tenon.ec2.types.instance_types import without
 from tenon.kube.offerings import OfferingKey
+from tenon.kube.pod_rules import PodRules, PodTerm
+from tenon.kube.selectors import LabelSelector
 from tenon.messages.explanation import Explanation
 from tenon.messages.provisioning import PlanInput, UnavailableTypes
 from tenon.scheduling.model import InstanceType
@@ -260,20 +262,44 @@ async def test_the_reason_of_a_pod_and_the_page_name_what_ec2_refuses() -> None:
     assert f"next attempt at {again:%Y-%m-%d %H:%M:%S} UTC" in event
 
 
+def due_again(at: Setting, *names: str) -> PlanInput:
+    """A batch that may ask EC2 again for these types, which it refused in one zone."""
+    group = UnavailableTypes(
+        capacity_type="on-demand",
+        zone="us-west-2a",
+        instance_types=list(names),
+        until=at.now + timedelta(minutes=2),
+        refused_at=at.now - FIRST_PROBE_PAUSE,
+        refusals=1,
+    )
+    return PlanInput(cluster="c", batch=41, unavailable=[group])
+
+
 async def test_a_nodeclaim_that_probes_says_that_it_avoids_nothing_else() -> None:
     """Or the process that launches it would still avoid what it probes."""
     zone, kind = need(labels.ZONE, "In", "us-west-2a"), need(labels.INSTANCE_TYPE, "In", "m5.large")
     at = Setting(asking("a", ON_DEMAND, zone, kind))
     at.types = MarkedTypes()
     at.restart()
-    group = UnavailableTypes(
-        capacity_type="on-demand",
-        zone="us-west-2a",
-        instance_types=["m5.large"],
-        until=at.now + timedelta(minutes=2),
-        refused_at=at.now - FIRST_PROBE_PAUSE,
-        refusals=1,
-    )
-    planned = await at.planner.plan(PlanInput(cluster="c", batch=41, unavailable=[group]))
+    planned = await at.planner.plan(due_again(at, "m5.large"))
     annotations = [at.kube.objects[name]["metadata"]["annotations"] for name in planned.claims]
     assert [item.get(labels.UNAVAILABLE_OFFERINGS) for item in annotations] == [""]
+
+
+@pytest.mark.parametrize(
+    "shared",
+    [
+        pytest.param({"rules": PodRules(anti_affinity=(PodTerm(labels.ZONE, LabelSelector()),))}, id="anti-affinity"),
+        pytest.param({"exclusive": ("default/data",)}, id="ReadWriteOncePod"),
+    ],
+)
+async def test_sch070_no_node_asks_for_capacity_for_a_pod_that_another_pod_of_the_plan_keeps_away(
+    shared: Mapping[str, object],
+) -> None:
+    """kube-scheduler would bind it to no node in this zone, whatever EC2 answers."""
+    zone, kinds = need(labels.ZONE, "In", "us-west-2a"), need(labels.INSTANCE_TYPE, "In", "m5.large", "m5.xlarge")
+    at = Setting(*(asking(name, ON_DEMAND, zone, kinds, **shared) for name in ("a", "b")))
+    at.types = MarkedTypes()
+    at.restart()
+    planned = await at.planner.plan(due_again(at, "m5.large"))
+    assert [list(at.types_of(name)) for name in planned.claims] == [["m5.xlarge"]]

@@ -16,12 +16,12 @@ from tenon.apis.hourly_cost import MICRO_DOLLARS, read_max_hourly_cost
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import check_nodepool
 from tenon.kube.pod import Pod
-from tenon.provisioning.capacity_probes import with_usage_of
 from tenon.provisioning.cost_limits import BoughtOffering, costs_of
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of
 from tenon.provisioning.solving import solve_with_buffers
 from tenon.provisioning.static_node import affordable_nodes, static_node
+from tenon.scheduling.after_plan import pools_after
 from tenon.scheduling.model import InstanceType, Plan, PlannedClaim, Problem
 from tenon.scheduling.offerings.hourly_cost import HOURLY_COST, TOTAL_HOURLY_COST
 from tests.activities.provisioning.fake_view import FakeView, node_pool
@@ -214,7 +214,7 @@ def test_what_a_plan_buys_counts_for_the_probes_of_other_nodepools() -> None:
     pools = [limited(name, None, capacity_types("on-demand")) for name in ("a", "b")]
     picky = [asking("p", need(labels.NODEPOOL, "In", "a"), cpu="1500m")]
     value = posed(picky, *pools, types=ONLY_LARGE, total=0.5)
-    after = with_usage_of(value.pools, solve_with_buffers(value))
+    after = pools_after(value.pools, solve_with_buffers(value).claims)
     assert [pool.usage[TOTAL_HOURLY_COST] for pool in after] == [100_000, 100_000]
     assert [pool.usage.get("nodes", 0) for pool in after] == [1, 0]
 
