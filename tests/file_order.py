@@ -2,7 +2,7 @@
 
 `slow_files.json` says how long the slow ones take. ``python -m tests.file_order build/test-records`` writes it from
 what `make test` recorded. ``--random-files SEED`` takes the files in random order instead, to find tests that rely on
-what another file did.
+what another file did. Only the slowest files of each folder still come first, in random order too.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from tests.sandbox_fixture import TESTS, needs_sandbox
 TABLE = Path(__file__).with_name("slow_files.json")
 SLOW_SECONDS = 15.0
 """A file that takes less is not in the table: its place makes no difference."""
+SLOWEST_SECONDS = 100.0
+"""A file that takes longer would keep a run waiting for minutes if a random order began it last."""
 
 
 def in_order(items: list[pytest.Item], seed: int | None) -> list[pytest.Item]:
@@ -31,11 +33,12 @@ def in_order(items: list[pytest.Item], seed: int | None) -> list[pytest.Item]:
     """
     alone = {item.path for item in items if item.get_closest_marker("alone") is not None}
     files = list(dict.fromkeys(item.path for item in items))
+    seconds: dict[str, float] = json.loads(TABLE.read_text(encoding="utf-8"))
     if seed is None:
-        seconds: dict[str, float] = json.loads(TABLE.read_text(encoding="utf-8"))
         files.sort(key=lambda file: -seconds.get(_name(file), 0.0))
     else:
         random.Random(seed).shuffle(files)
+        files.sort(key=lambda file: seconds.get(_name(file), 0.0) < SLOWEST_SECONDS)
     without = [file for file in files if not needs_sandbox(file)]
     on_sandbox = [file for file in files if needs_sandbox(file)]
     folders = list(dict.fromkeys(file.parent for file in on_sandbox))

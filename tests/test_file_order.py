@@ -73,5 +73,15 @@ def test_a_random_order_is_that_of_its_seed_and_keeps_files_whole() -> None:
     assert [int(name) // 2 for name in first[::2]] == [int(name) // 2 for name in first[1::2]]
 
 
+def test_a_random_order_does_not_end_with_the_slowest_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tmp_path / "slow_files.json"
+    table.write_text(json.dumps({ON: 120, "e2e/test_b.py": 110, "e2e/test_c.py": 90}))
+    monkeypatch.setattr(file_order, "TABLE", table)
+    items = [item(f"e2e/test_{letter}.py", letter) for letter in "dcba"]
+    orders = {tuple(names(*items, seed=seed)) for seed in range(20)}
+    assert {frozenset(order[:2]) for order in orders} == {frozenset("ab")}
+    assert len(orders) > 2
+
+
 def test_the_table_names_files_that_exist() -> None:
     assert [file for file in json.loads(TABLE.read_text()) if not (TESTS / file).is_file()] == []

@@ -7,15 +7,22 @@ from datetime import datetime
 
 from activities.clock import utc_now
 from activities.cluster_view.interfaces import ClusterView
-from activities.disruption.freeze_source import FreezeSource, no_freezes
 from activities.disruption.repair_source import RepairSource, no_repair, repair_now
 from activities.provisioning.buffers import BufferRoom
+from tenon.apis.disruptionfreeze import DisruptionFreeze
 from tenon.disruption.commands.open_commands import awaiting_replacement, claims_of, hosts_of
 from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.pool_policy import policies_of
 from tenon.disruption.rules.approvals import approvals_of
 from tenon.disruption.situation import Situation
 from tenon.messages.disruption import OpenCommand
+
+FreezeSource = Callable[[], Sequence[DisruptionFreeze]]
+"""Returns all DisruptionFreezes of the cluster, which may change while the worker runs."""
+
+
+def _no_freezes() -> Sequence[DisruptionFreeze]:
+    return ()
 
 
 class SituationReader:
@@ -28,7 +35,7 @@ class SituationReader:
         nominated_nodes: Callable[[], Collection[str]] = frozenset,
         buffers: BufferRoom | None = None,
         repair: RepairSource = no_repair,
-        freezes: FreezeSource = no_freezes,
+        freezes: FreezeSource = _no_freezes,
     ) -> None:
         """``nominated_nodes``: returns the names of Nodes and NodeClaims that pods are nominated for.
 

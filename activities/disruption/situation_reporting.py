@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from activities import metrics
 from activities.cluster_view.interfaces import ClusterView
 from activities.disruption.approval_events import ApprovalEvents
 from activities.disruption.held_node_events import HeldNodeEvents
-from activities.disruption.waiting_approvals import WaitingApprovals
 from activities.kubernetes.events import EventPublisher
 from activities.provisioning.budget_reporting import BudgetReporter
+from tenon.disruption.rules.approvals import waiting_since
 from tenon.disruption.situation import Situation
 
 
@@ -16,7 +17,7 @@ class SituationReporter:
 
     def __init__(self, view: ClusterView, recorder: EventPublisher) -> None:
         self._view = view
-        self._waiting_approvals = WaitingApprovals()
+        self._waiting_approvals = _WaitingApprovals()
         self._approval_events = ApprovalEvents(recorder)
         self._budgets = BudgetReporter(recorder)
         self._held_node_events = HeldNodeEvents(recorder, view.node_uid)
@@ -27,3 +28,22 @@ class SituationReporter:
         self._approval_events.report(situation, self._view.node_pools)
         self._budgets.report(situation, self._view.node_pools())
         self._held_node_events.report(situation, self._view.nodes_without_pool)
+
+
+class _WaitingApprovals:
+    """Sets the gauges of commands that wait until a person approves them. Series without a command drop to 0."""
+
+    def __init__(self) -> None:
+        self._reported: set[tuple[str, str]] = set()
+
+    def report(self, situation: Situation) -> None:
+        """Set the gauges as of a situation."""
+        waiting = waiting_since(situation.approvals)
+        series = {(pool, reason.snake_case): times for (pool, reason), times in waiting.items()}
+        for labels in self._reported - series.keys():
+            metrics.APPROVALS_WAITING.labels(*labels).set(0)
+            metrics.LONGEST_APPROVAL_WAIT.labels(*labels).set(0)
+        for labels, times in series.items():
+            metrics.APPROVALS_WAITING.labels(*labels).set(len(times))
+            metrics.LONGEST_APPROVAL_WAIT.labels(*labels).set((situation.now - min(times)).total_seconds())
+        self._reported = set(series)

@@ -23,11 +23,23 @@ from tenon.ec2.families.cluster import Cluster
 from tenon.ec2.launch.dry_runs import REASONS, Trial, trials_of
 from tenon.ec2.nodeclass.status import PASSED, CheckResult
 from tenon.ec2.refusals.errors import reason_for
-from tenon.ec2.refusals.scopes import PROFILE_INVALID, USER_DATA_TOO_LARGE
+from tenon.ec2.refusals.scopes import PROFILE_APPEARS_WITHIN, PROFILE_INVALID, USER_DATA_TOO_LARGE
 from tenon.scheduling.model import InstanceType
 
 ALLOWED = "DryRunOperation"
 """EC2's error for a dry run of a call that it would have accepted."""
+PROFILE_NOT_FOUND = "InstanceProfileNotFound"
+
+
+class NewProfileError(EC2Error):
+    """EC2 does not know an instance profile yet that Tenon has just created. Try again soon."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            PROFILE_NOT_FOUND,
+            f"EC2 does not know the new instance profile {name} yet; it takes seconds",
+            retryable=True,
+        )
 
 
 class DryRuns:
@@ -50,6 +62,8 @@ class DryRuns:
         self._lock = threading.Lock()
         self._passed: dict[str, float] = {}
         """Digests of trials that passed, and when to repeat them."""
+        self._unknown_since: dict[str, float] = {}
+        """The instance profiles of Tenon's own that EC2 does not know, and since when."""
 
     def check(self, node_class: EC2NodeClass) -> CheckResult:
         """Try out a launch of a resolved class. The result names each call that AWS refuses for lack of a right, and an
@@ -58,24 +72,23 @@ class DryRuns:
         Another refusal says nothing about rights, and the launch itself would report it.
 
         Raises:
+            NewProfileError: EC2 does not know the class's instance profile yet. A launch would be refused, and a group
+                of launches would break up.
             EC2Error: AWS throttled a call or did not answer.
         """
-        profile = node_class.spec.instance_profile or ""
         try:
             trials = trials_of(node_class, self._cluster(node_class), self._instance_types(node_class))
         except UserDataTooLargeError as error:  # only with what a launch adds to it
             return CheckResult(USER_DATA_TOO_LARGE, str(error))
-        refused = [refusal for trial in trials for refusal in self._refused(trial, profile)]
+        refused = [refusal for trial in trials for refusal in self._refused(trial, node_class)]
         if not refused:
             return PASSED
         return CheckResult(refused[0][0], "; ".join(dict.fromkeys(sentence for _, sentence in refused)))
 
-    def _refused(self, trial: Trial, profile: str) -> list[tuple[str, str]]:
-        """The reason and the sentence of each call of a trial that AWS refuses for lack of a right or of a profile.
-
-        ``profile`` is what the class names. EC2 may not know a profile yet that Tenon has just created.
-        """
+    def _refused(self, trial: Trial, node_class: EC2NodeClass) -> list[tuple[str, str]]:
+        """The reason and the sentence of each call of a trial that AWS refuses for lack of a right or of a profile."""
         now = self._clock()
+        own_profile = "" if node_class.spec.instance_profile else node_class.status.instance_profile or ""
         with self._lock:
             self._passed = {digest: until for digest, until in self._passed.items() if until > now}
             if trial.digest in self._passed:
@@ -91,15 +104,23 @@ class DryRuns:
                     raise
                 if error.unauthorized:
                     refused.append((REASONS[operation], error.explained))
-                elif profile and reason_for(error.code, error.message) == PROFILE_INVALID:
-                    missing = (
-                        f"EC2 knows no instance profile {profile}: create it, or name another in spec.instanceProfile"
-                    )
-                    refused.append(("InstanceProfileNotFound", missing))
+                elif reason_for(error.code, error.message) == PROFILE_INVALID:
+                    if own_profile and self._may_appear(own_profile):
+                        raise NewProfileError(own_profile) from error
+                    if profile := node_class.spec.instance_profile:
+                        missing = f"EC2 knows no instance profile {profile}: create it, or name another"
+                        refused.append((PROFILE_NOT_FOUND, f"{missing} in spec.instanceProfile"))
         if not refused:
             with self._lock:
                 self._passed[trial.digest] = now + self._seconds
+                self._unknown_since.pop(own_profile, None)
         return refused
+
+    def _may_appear(self, profile: str) -> bool:
+        """Whether EC2 may yet get to know a profile of Tenon's own. After that, the launches themselves report it."""
+        now = self._clock()
+        with self._lock:
+            return now - self._unknown_since.setdefault(profile, now) < PROFILE_APPEARS_WITHIN.total_seconds()
 
     def _calls(self, trial: Trial) -> dict[str, Callable[[], Any]]:
         ec2 = self._clients.ec2

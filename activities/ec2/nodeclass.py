@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from activities.clock import utc_now
 from activities.ec2.capacity_reservations import CapacityReservations
 from activities.ec2.client import Ec2
+from activities.ec2.dry_runs import PROFILE_NOT_FOUND, NewProfileError
 from activities.ec2.errors import UNSENT, EC2Error, translated
 from activities.ec2.images import Images
 from activities.ec2.network import Network
@@ -113,7 +114,8 @@ class _Lookup:
                 raise unsent[-1]
             return ask(), PASSED
         except EC2Error as error:
-            reason = UNAUTHORIZED if error.unauthorized else reason or _REASONS[type_]
+            known_reason = error.code if isinstance(error, NewProfileError) else reason or _REASONS[type_]
+            reason = UNAUTHORIZED if error.unauthorized else known_reason
             if not error.retryable:
                 return previous, CheckResult(reason, error.explained)
             self.unanswered.append(error)
@@ -258,7 +260,7 @@ class NodeClassResolver:
         try:
             return self._profiles.resolve(node_class), PASSED
         except ProfileNotFoundError as error:
-            return "", CheckResult("InstanceProfileNotFound", str(error))
+            return "", CheckResult(PROFILE_NOT_FOUND, str(error))
         except UnreachableIamError as error:
             return "", CheckResult("RoleInIsolatedVPC", str(error))
         except ProfileLimitError as error:

@@ -85,10 +85,12 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
         return render("DescribeFleets", {"Fleets": fleets})
 
     def run_instances(self) -> Any:
-        # The mock judges the profile only in a real launch.
-        if (parameter := self._get_param("IamInstanceProfile")) and not knows_profile(self.ec2_backend, parameter):
-            refusal = unknown_profile(parameter.get("Name") or parameter.get("Arn") or "")
-            raise EC2ClientError(refusal.code, refusal.message)
+        # The mock judges the profile only in a real launch, and knows a new one at once.
+        if parameter := self._get_param("IamInstanceProfile"):
+            name = parameter.get("Name") or parameter.get("Arn", "").rpartition("/")[2]
+            if not (knows_profile(self.ec2_backend, parameter) and self.world.consistency.knows_profile(name)):
+                refusal = unknown_profile(name)
+                raise EC2ClientError(refusal.code, refusal.message)
         result = super().run_instances()
         reservation = result.result
         for instance in reservation.instances:

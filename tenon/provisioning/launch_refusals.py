@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from tenon.apis.common import Condition
 from tenon.apis.conditions import get_condition, is_true, set_condition
 from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
-from tenon.ec2.refusals.scopes import PROFILE_INVALID
+from tenon.ec2.refusals.scopes import PROFILE_APPEARS_WITHIN, PROFILE_INVALID
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pool_reasons import NoPlace, Obstacle, ObstacleKind
@@ -25,9 +25,6 @@ from tenon.node.launch_breaker import holds_back, key_of, keys_of, sentence
 from tenon.rollout.revisions import class_key
 from tenon.scheduling.model import InstanceType, Plan, PlannedClaim
 
-PROFILE_APPEARS_WITHIN = timedelta(minutes=1)
-"""How long EC2 may refuse an instance profile until its EC2NodeClass counts as faulty. IAM tells EC2 of a new profile
-only after seconds, so EC2 refuses the first launches of a new class. Their pods need not go to dearer nodes."""
 OpenBreakers = Mapping[str, LaunchBreaker]
 """The open launch breakers, by NodePool."""
 
@@ -57,7 +54,7 @@ def is_refused(claim: ClaimRecord, breaker: LaunchBreaker, now: datetime) -> boo
     ``breaker``: that of the class. Other pools may serve the claim's pods, so it does not keep them.
     """
     if breaker.reason == PROFILE_INVALID and now < breaker.opened_at + PROFILE_APPEARS_WITHIN:
-        return False
+        return False  # the claim's pods need not go to dearer nodes
     created = claim.created_at
     refused_before = created is not None and breaker.refused_at is not None and created <= breaker.refused_at
     return refused_before and not claim.provider_id and holds_back(breaker, claim.instance_types)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from activities.ec2 import dry_runs
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import describe_cluster
 from activities.ec2.nodeclass import UnansweredError
@@ -145,8 +147,19 @@ def _only_reading() -> dict[str, Any]:
 
 
 def test_another_refusal_says_nothing_about_rights(fresh: Ec2Provider, server: Server) -> None:
-    """IAM may not have told EC2 of a new profile yet; the launch waits for that."""
     server.world.faults.add(Fault(action="RunInstances", code="InvalidParameterValue"))
+    assert validation(fresh.resolve_node_class(written())).status == "True"
+
+
+def test_a_class_whose_new_profile_ec2_never_knows_is_left_to_its_launches(
+    fresh: Ec2Provider, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dry run may be stricter than a launch, which has the last word."""
+    refusal = "Value (x) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"
+    server.world.faults.add(Fault(action="RunInstances", code="InvalidParameterValue", message=refusal, count=None))
+    with pytest.raises(UnansweredError, match="does not know the new instance profile"):
+        fresh.resolve_node_class(written())
+    monkeypatch.setattr(dry_runs, "PROFILE_APPEARS_WITHIN", timedelta(0))
     assert validation(fresh.resolve_node_class(written())).status == "True"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 
 LAUNCH_FAILED = "LaunchFailed"
@@ -16,6 +17,9 @@ THROTTLED_REASON = "RequestLimitExceeded"
 """The reason while EC2 throttles a call of a launch."""
 PROFILE_INVALID = "InstanceProfileNameInvalid"
 """The reason if EC2 does not know the instance profile, or not yet."""
+PROFILE_APPEARS_WITHIN = timedelta(minutes=1)
+"""How long EC2 may refuse an instance profile until its EC2NodeClass counts as faulty: IAM tells EC2 of a new profile
+only after seconds."""
 TEMPLATE_MISSING = "LaunchTemplateNotFound"
 """The reason if somebody deleted the launch template. The next attempt creates it again."""
 IMAGE_NOT_SHARED = "AMIAuthorizationFailure"
