@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -78,7 +79,8 @@ class CapacityProbes:
         unavailable = UnavailableOfferings(self.refusals.unavailable() - due)
         overlaid = await instance_types_by_pool(self.view, self.types, offers.pools, unavailable)
         pools = pools_after(await self.solver.pools(overlaid), plan.claims)
-        probing = replace(problem_after(problem, plan), pods=sample, pools=pools)
+        after = await asyncio.to_thread(problem_after, problem, plan)
+        probing = replace(after, pods=sample, pools=pools)
         types_by_pool = {pool.metadata.name: types for pool, types in overlaid.pools_with_types}
         prices = TypeChoiceExplainer(probing, types_by_pool, attempted_at)
         by_name = {pool.metadata.name: pool for pool in offers.pools}
