@@ -1,4 +1,4 @@
-"""From the decision that a node goes to its last finalizer: cordon, volumes, release."""
+"""The cordon of a node that leaves, why it leaves, and how a cordon is withdrawn from a node that stays."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ from prometheus_client import REGISTRY
 
 from activities.kubernetes.errors import ApiError, ApiUnreachableError
 from activities.kubernetes.nodeclaim_deletion import delete_with_finalizer
-from activities.kubernetes.nodeclaims import read_claim, view_of
-from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, NODES, PVCS, VOLUMEATTACHMENTS
+from activities.kubernetes.nodeclaims import view_of
+from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, NODES
 from activities.node.cordon import cordon, withdraw
-from activities.node.drain import drain
-from activities.node.release import release
-from activities.node.volumes import detach_volumes
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
 from tenon.messages.node import Removal
-from tenon.messages.node_steps import CordonInput, DetachInput, DrainInput, ReleaseInput, ReleaseResult
+from tenon.messages.node_steps import CordonInput
 from tests.activities.node.fake_kube import START
 from tests.activities.node.world import DISRUPTED, PROVIDER_ID, REF, UNREGISTERED, World, claim, node, pod
 
@@ -42,11 +39,6 @@ async def refused(*_: object, **__: object) -> dict[str, Any]:
 
 async def run(world: World, **fields: Any) -> Any:
     return await cordon(world.kube, world.recorder, wanted(**fields), world.clock)
-
-
-async def released(world: World, release_input: ReleaseInput) -> ReleaseResult:
-    claim = await read_claim(world.kube, release_input.claim)
-    return await release(world.kube, release_input, world.recorder, claim)
 
 
 async def test_cordon_marks_and_deletes_what_finalizers_hold() -> None:
@@ -417,146 +409,3 @@ async def test_a_cordon_is_not_withdrawn_from_what_is_leaving(leaving: str) -> N
     assert len(world.kube.calls) == writes
     world.kube.objects.clear()
     assert not await withdraw(world.kube, REF, "node-1")
-
-
-def attachment(name: str, volume: str, on: str = "node-1") -> dict[str, Any]:
-    return {
-        "metadata": {"name": name},
-        "spec": {"nodeName": on, "attacher": "ebs.csi.aws.com", "source": {"persistentVolumeName": volume}},
-    }
-
-
-async def detach(world: World, **fields: Any) -> Any:
-    detach_input = DetachInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1", **fields)
-    return await detach_volumes(
-        world.kube, world.recorder, detach_input, world.clock, world.heartbeat, world.clock.sleep
-    )
-
-
-def with_volumes() -> World:
-    """A drained node: one volume of a drained pod, one of a pod that stays because it tolerates the taint."""
-    stays = pod(
-        "agent",
-        tolerations=[{"operator": "Exists"}],
-        volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
-    )
-    world = World().put_live().put_pods(stays)
-    world.kube.add(PVCS, {"metadata": {"name": "c"}, "spec": {"volumeName": "pv-agent"}})
-    world.kube.add(VOLUMEATTACHMENTS, attachment("va-agent", "pv-agent"))
-    world.kube.add(VOLUMEATTACHMENTS, attachment("va-web", "pv-web"))
-    world.kube.add(VOLUMEATTACHMENTS, attachment("va-elsewhere", "pv-x", on="node-2"))
-    return world
-
-
-async def test_detachment_waits_for_volumes_of_drained_pods_only() -> None:
-    """TRM-07."""
-    world = with_volumes()
-
-    def detached() -> None:
-        if world.clock.slept == 3:
-            del world.kube.objects[("volumeattachments", "", "va-web")]
-
-    world.clock.on_tick.append(detached)
-    result = await detach(world)
-    assert (result.detached, result.attached) == (True, 0)
-    assert world.clock.slept == 3
-    assert world.recorder.reasons() == ["AwaitingVolumeDetachment"]
-    assert "va-web" in world.recorder.events[0][3]
-    assert world.status_of("VolumesDetached")[0] == "True"
-
-
-async def test_detachment_ends_with_its_budget_and_says_what_it_awaits() -> None:
-    world = with_volumes()
-    result = await detach(world, budget_seconds=10)
-    assert (result.detached, result.attached) == (False, 1)
-    assert world.clock() - START == timedelta(seconds=10)
-    assert world.status_of("VolumesDetached") == ("Unknown", "AwaitingVolumeDetachment")
-    assert len(world.beats) >= 5
-
-
-async def test_detachment_is_skipped_after_the_grace_period() -> None:
-    world = with_volumes()
-    result = await detach(world, force_at=START + timedelta(seconds=4))
-    assert (result.detached, result.attached) == (True, 1)
-    assert world.status_of("VolumesDetached") == ("False", "TerminationGracePeriodElapsed")
-
-
-async def test_release_lets_both_go_and_is_quiet_afterwards() -> None:
-    """TRM-08, FIN-01."""
-    world = World().put_live()
-    await run(world)
-    release_input = ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")
-    await released(world, release_input)
-    assert world.kube.objects == {}
-    await released(world, release_input)
-
-
-async def test_release_names_who_still_holds_node_and_claim() -> None:
-    """FIN-01: a finalizer of somebody else keeps the object; event and answer say whose, and the way out."""
-    world = World().put_live()
-    world.claim["metadata"]["finalizers"] += ["example.com/audit", "foregroundDeletion"]
-    world.node["metadata"]["finalizers"].append("example.com/cni")
-    release_input = ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1", pool="web")
-    answer = await released(world, release_input)
-    assert answer.held_by == [
-        "finalizer example.com/cni keeps Node node-1: its owner must remove it, "
-        """or: kubectl patch node node-1 --type=merge -p '{"metadata": {"finalizers": null}}'""",
-        "finalizer example.com/audit keeps NodeClaim web-1: its owner must remove it, "
-        "or: kubectl patch nodeclaim web-1 --type=merge -p "
-        """'{"metadata": {"finalizers": ["foregroundDeletion"]}}'""",
-    ]
-    assert [event[:3] for event in world.recorder.events] == [
-        ("Node", "node-1", "HeldByFinalizer"),
-        ("NodeClaim", "web-1", "HeldByFinalizer"),
-    ]
-    assert "Tenon has removed its own finalizer; finalizer example.com/cni keeps" in world.recorder.events[0][3]
-    again = await released(world, release_input)
-    assert again.held_by == answer.held_by, "a repetition answers the same"
-
-
-async def test_release_without_other_finalizers_is_silent() -> None:
-    world = World().put_live()
-    world.claim["metadata"]["finalizers"].append("foregroundDeletion")
-    release_input = ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")
-    assert (await released(world, release_input)).held_by == []
-    assert world.recorder.events == []
-
-
-async def test_release_deletes_a_node_that_joined_too_late() -> None:
-    world = World()
-    world.kube.add(NODECLAIMS, claim())
-    world.kube.add(NODES, node(UNREGISTERED))
-    await released(world, ReleaseInput(claim=REF, provider_id=PROVIDER_ID))
-    assert world.kube.objects == {}
-
-
-async def test_release_spares_other_objects_of_the_same_names() -> None:
-    """A new Node under the old name has another provider ID, a new claim another UID; foreign finalizers stay."""
-    world = World().put_live()
-    world.node["spec"]["providerID"] = "aws:///us-west-2a/i-2"
-    world.claim["metadata"]["uid"] = "newer"
-    await released(world, ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1"))
-    assert world.kube.calls == []
-    world = World().put_live()
-    world.claim["metadata"]["finalizers"].append("example.com/audit")
-    await released(world, ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1"))
-    assert world.kube.names(NODES) == []
-    assert world.claim["metadata"]["finalizers"] == ["example.com/audit"]
-
-
-async def test_the_steps_of_a_removal_read_node_and_claim_once_each() -> None:
-    """The API server's limit on Tenon's requests decides how many nodes leave in a minute."""
-    world = World().put_live()
-    await world.kube.delete(NODECLAIMS, REF.name)
-    one_read_each = [("nodeclaims", REF.name), ("nodes", "node-1")]
-    world.kube.gets.clear()
-    await run(world, reason="deleted")
-    assert world.kube.gets == one_read_each
-    world.kube.gets.clear()
-    drain_input = DrainInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")
-    await drain(world.kube, world.recorder, drain_input, world.clock, lambda *_: None)
-    assert world.kube.gets == one_read_each
-    world.kube.gets.clear()
-    await released(world, ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1"))
-    assert world.kube.gets == one_read_each
-    assert world.kube.objects == {}
