@@ -110,8 +110,8 @@ class NodeClassRefreshController(ObjectController):
             return True
         try:
             status = await asyncio.to_thread(self._ec2.resolve_node_class, node_class, await self._version())
-        except UnansweredError:
-            return False  # the next look says it
+        except UnansweredError as error:
+            status = error.status  # what AWS did answer; it says as before what it did not, and no poke is due for that
         return bool(status.to_dict() != (record.body.get("status") or {}))
 
     def _pause(self, name: str, node_class: EC2NodeClass) -> float:

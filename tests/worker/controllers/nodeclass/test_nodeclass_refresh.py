@@ -152,12 +152,22 @@ async def test_a_class_that_is_not_ready_is_looked_at_each_minute() -> None:
 
 async def test_a_class_is_not_resolved_because_aws_does_not_answer() -> None:
     cache, aws = Cache(), Aws()
-    cache.nodeclasses.on_event("default", stored(aws, status("subnet-0")))
+    cache.nodeclasses.on_event("default", stored(aws, aws.status))
     aws.answers = False
     async with looking(cache, aws) as temporal:
         await asyncio.sleep(2 * REFRESH_SECONDS + MARGIN)
         assert len(aws.versions) == 2
         assert pokes(temporal) == 0
+
+
+async def test_a_class_is_resolved_at_the_first_look_for_which_aws_answers_a_part_although_another_is_open() -> None:
+    """A look may create the class's instance profile, which EC2 does not know for seconds: no minute is lost."""
+    cache, aws = Cache(), Aws()
+    cache.nodeclasses.on_event("default", stored(aws, status("subnet-0", ready=False)))
+    aws.answers = False
+    async with looking(cache, aws) as temporal:
+        await asyncio.sleep(UNREADY_SECONDS)
+        assert pokes(temporal) == 1
 
 
 async def test_a_class_that_lost_its_hash_is_resolved() -> None:
