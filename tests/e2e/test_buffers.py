@@ -29,7 +29,7 @@ async def full(kube: Kube, name: str) -> dict[str, Any]:
         result.update(await kube.get(CAPACITYBUFFERS, name, NAMESPACE) or {})
         return condition(result, "Provisioning").get("reason") == "FitsExistingCapacity"
 
-    await until(so, within=60)
+    await until(so)
     return result
 
 

@@ -74,7 +74,7 @@ async def test_dis_05_a_node_is_replaced_by_a_cheaper_one(make_pool: MakePool) -
     (new,) = await pool.settled(1)
     before, after = (int(item["status"]["capacity"]["cpu"]) for item in (old, new))
     assert after < before
-    await until(lambda: says_what_it_saves(pool), within=60)
+    await until(lambda: says_what_it_saves(pool))
 
 
 async def test_wsh01_a_pool_whose_moves_do_not_pay_waits_and_says_so(

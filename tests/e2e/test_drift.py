@@ -25,7 +25,7 @@ async def _drifted(pool: Pool, reason: str) -> dict[str, Any]:
         result.update(condition(await pool.claim(), "Drifted"))
         return str(result.get("reason", "")) == reason
 
-    await until(seen, within=60)
+    await until(seen)
     return result
 
 
@@ -46,7 +46,7 @@ async def test_dis74_dis70_dis30_a_node_drifts_with_its_class_and_its_pool_and_b
     async def consolidatable() -> bool:
         return condition(await pool.claim(), "Consolidatable").get("status") == "True"
 
-    await until(consolidatable, within=60)
+    await until(consolidatable)
     assert condition(await pool.claim(), "Drifted") == {}, "a new node is as its pool and class describe it"
 
     await kube.patch(EC2NODECLASSES, pool.name, {"spec": {"amiSelectorTerms": [{"alias": NEWER}]}})

@@ -28,7 +28,6 @@ from tests.sandbox_clients import administrator
 from tests.sandbox_fixture import BOOT_SECONDS
 from tests.workflows.waiting import until
 
-NAMED_WITHIN = 60.0
 RIGHTS = (
     "ec2:DescribeSubnets",
     "ec2:DescribeSecurityGroups",
@@ -156,7 +155,7 @@ async def test_each_missing_right_is_named_on_the_class_and_given_back_all_goes_
         names = {ec2_nodeclass["metadata"]["name"] for ec2_nodeclass in await kube.list(EC2NODECLASSES)}
         return not names & set(classes.values())
 
-    await until(gone, within=120)
+    await until(gone)
 
 
 async def test_a_right_to_launch_that_is_taken_away_later_is_named_on_the_claim(
@@ -175,7 +174,7 @@ async def test_a_right_to_launch_that_is_taken_away_later_is_named_on_the_claim(
         return "ec2:RunInstances" in text.get("message", "")
 
     try:
-        await until(named, within=NAMED_WITHIN)
+        await until(named)
     finally:
         ec2.policy(policy)
     assert (text["status"], text["reason"]) == ("Unknown", "Unauthorized")
@@ -212,7 +211,7 @@ async def _named(kube: Kube, name: str, right: str) -> None:
         return any(f"allow {right} on " in item or f"allow {right} in " in item for item in names)
 
     try:
-        await until(told, within=NAMED_WITHIN)
+        await until(told)
     except TimeoutError:
         raise AssertionError(f"{name} lacks {right} and says {names}") from None
     assert condition(await kube.get(EC2NODECLASSES, name), "Ready")["status"] == "False"
@@ -222,4 +221,4 @@ async def _ready(kube: Kube, name: str) -> None:
     async def ready() -> bool:
         return condition(await kube.get(EC2NODECLASSES, name), "Ready").get("status") == "True"
 
-    await until(ready, within=120)
+    await until(ready)

@@ -112,7 +112,7 @@ class User:
         async def no_more() -> bool:
             return await self.kube.get(resource, name) is None
 
-        await until(no_more, within=90)
+        await until(no_more)
 
     async def without_nodes(self, pool: str) -> None:
         """Wait until a pool has no NodeClaim, and EC2 no instance of it."""
@@ -123,7 +123,7 @@ class User:
             mine = [i for i in self.sandbox.ec2().instances() if i["tags"].get(labels.TAG_NODEPOOL) == pool]
             return all(instance["state"] == "terminated" for instance in mine)
 
-        await until(none, within=90)
+        await until(none)
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -39,7 +39,7 @@ async def test_ecs11_fin02_a_class_outlives_its_last_node_and_takes_what_was_mad
     async def class_gone() -> bool:
         return await kube.get(EC2NODECLASSES, pool.name) is None
 
-    await until(class_gone, within=30)
+    await until(class_gone)
     assert profile not in instance_profiles(sandbox)
     assert launch_templates(sandbox, pool.name) == []
 
@@ -54,7 +54,7 @@ async def test_fin02_a_finalizer_that_a_plain_update_wiped_comes_back(make_pool:
 
     await until(guarded)
     await kube.patch(EC2NODECLASSES, pool.name, {"metadata": {"finalizers": None}})
-    await until(guarded, within=30)
+    await until(guarded)
 
 
 async def test_ecs7_kubelet_settings_for_al2023_only_are_reported_on_another_family(

@@ -200,7 +200,7 @@ async def test_force_drain_passes_the_budget_that_blocks_a_plain_drain(
     async def blocked() -> bool:
         return bool((await handle.query(NodeClaimWorkflow.status)).blocked)
 
-    await until(blocked, within=100)
+    await until(blocked)
     text = why_blocked(await handle.query(NodeClaimWorkflow.status))
     assert pod["metadata"]["name"] in text
     assert f"PodDisruptionBudget {NAMESPACE}/{guarded.name}-web" in text

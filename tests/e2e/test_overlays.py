@@ -103,7 +103,7 @@ async def test_a_resource_that_an_overlay_adds_is_bought_and_awaited_on_the_node
         claims = await pool.claims()
         return [condition(claim, "Initialized").get("reason") for claim in claims] == ["ResourceNotRegistered"]
 
-    await until(awaited, within=60)
+    await until(awaited)
     claim = await pool.claim()
     assert claim["metadata"]["labels"][labels.INSTANCE_TYPE] == "m5.large"
     assert claim["metadata"]["annotations"]["karpenter.sh/capacity-overlay-applied"] == "true"

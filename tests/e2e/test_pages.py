@@ -63,7 +63,7 @@ async def test_a_command_is_foreseen_and_its_end_is_on_the_page_at_once(
         under_way = text.partition("#### Commands under way")[2].partition("####")[0]
         return f"`{ident}`" not in under_way and f"(workflow {command}): saves " in text
 
-    await until(says_the_end, within=60)
+    await until(says_the_end)
     print(await page(client, names.disruption_id(sandbox.cluster_name)))
 
 

@@ -53,7 +53,7 @@ async def ranked(pool: Pool) -> list[Object]:
         pods[:] = sorted(await pool.pods("web"), key=cost)
         return all(cost(pod) < 0 for pod in pods)
 
-    await until(all_have_costs, within=90)
+    await until(all_have_costs)
     return pods
 
 

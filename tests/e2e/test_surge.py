@@ -58,7 +58,7 @@ async def test_wsh16_a_single_replica_moves_off_a_drifted_node_and_serves_all_th
         deployment = await pool.kube.get(DEPLOYMENTS, name, NAMESPACE)
         return deployment is not None and deployment["status"].get("readyReplicas") == 1
 
-    await until(serves, within=60)
+    await until(serves)
     async with recorded(pool.kube, f"{KEY}={pool.name}", (DEPLOYMENTS,)) as moments:
         await pool.kube.patch(EC2NODECLASSES, pool.name, DRIFT)
         await pool.gone(old["metadata"]["name"], within=2 * WITHIN)

@@ -60,7 +60,7 @@ async def test_n15_305_a_node_holds_what_its_pod_becomes(
             vpa = await kube.get(VPAS, "web", NAMESPACE)
             return bool(vpa and vpa.get("status"))
 
-        await until(stored, within=10)
+        await until(stored)
         await pool.deploy(1)
         (pod,) = await pool.running(1)
         node = await kube.get(NODES, pod["spec"]["nodeName"])

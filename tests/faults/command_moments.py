@@ -92,7 +92,7 @@ async def marked(pool: Pool, claim: str) -> bool:
 
 async def candidate_marked(pool: Pool, claim: str) -> None:
     """Wait until a command has marked a NodeClaim."""
-    await until(lambda: marked(pool, claim), within=90)
+    await until(lambda: marked(pool, claim))
 
 
 def moment_of(key: str) -> str:
@@ -124,7 +124,7 @@ class Stage:
             result[:] = [entry.command for entry in commands.values() if entry.pool == self.pools[key].name]
             return bool(result)
 
-        await until(given, within=90)
+        await until(given)
         return result[0]
 
     async def held(self, *, api: int = 0, ec2: int = 0) -> None:
@@ -134,7 +134,7 @@ class Stage:
             hold = await asyncio.to_thread(self.api.held), await asyncio.to_thread(self.ec2.held)
             return hold[0] >= api and hold[1] >= ec2
 
-        await until(all_held, within=90)
+        await until(all_held)
 
     async def claims(self, key: str, count: int) -> None:
         """Wait until a pool has so many NodeClaims."""
@@ -142,7 +142,7 @@ class Stage:
         async def there() -> bool:
             return len(await self.pools[key].claims()) == count
 
-        await until(there, within=90)
+        await until(there)
 
     async def set(self) -> None:
         """Bring the command of each pool to its moment, except those that wait for their validation (`waits`).

@@ -43,9 +43,9 @@ async def test_a_key_that_nobody_may_use_costs_few_instances_and_stops_no_other_
             result = condition(await locked.read(), "NodeLaunchHealthy")
             return result.get("status") == "False" and result["reason"] == "Client.InternalError"
 
-        await until(paused, within=120)
+        await until(paused)
         await good.deploy(3)
-        await good.running(3, within=120)
+        await good.running(3)
 
         async def paused_thrice() -> bool:
             breaker = await breaker_of(client, sandbox, node_class=locked.name)
@@ -61,7 +61,7 @@ async def test_a_key_that_nobody_may_use_costs_few_instances_and_stops_no_other_
         async def healthy() -> bool:
             return condition(await locked.read(), "NodeLaunchHealthy").get("status") == "True"
 
-        await until(healthy, within=60)
+        await until(healthy)
         await observations.look()
         await asyncio.gather(locked.scale(0), good.scale(0))
 
@@ -76,5 +76,5 @@ async def _says_why(pool: Pool) -> str:
             names.extend(str(event["message"]) for event in await pool.events(name, "InstanceEnded"))
         return bool(names)
 
-    await until(told, within=120)
+    await until(told)
     return names[0]

@@ -157,7 +157,7 @@ async def test_a_hundred_mixed_orphans_end_clean(
             healed = [await is_open(client, cluster, claim) for claim in (*terminated, *untouched)]
             return all(healed) and not any(open_ones)
 
-        await until(all_clean, within=150)
+        await until(all_clean)
         await observations.whole(pool)
         for claim in (*lost, *ghosts, *vanished):
             life: NodeClaimResult = await handle_of(client, cluster, claim).result()

@@ -74,5 +74,5 @@ async def test_set22_nodes_are_bought_without_iam(
             result = condition(await kube.get(EC2NODECLASSES, by_role.name), "InstanceProfileReady")
             return result.get("reason") == "RoleInIsolatedVPC" and "spec.instanceProfile" in result["message"]
 
-        await until(refused, within=60)
+        await until(refused)
     assert calls_of_iam() == before

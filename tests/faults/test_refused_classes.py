@@ -30,7 +30,7 @@ async def falls_back(kube: Kube, first: Pool, second: Pool) -> None:
         pair = [await first.read(), await second.read()]
         return all(condition(pool, "Ready").get("status") == "True" for pool in pair)
 
-    await until(ready, within=60)
+    await until(ready)
 
 
 async def test_lif01_pods_of_a_refused_class_run_on_another_class_at_once(
@@ -42,13 +42,13 @@ async def test_lif01_pods_of_a_refused_class_run_on_another_class_at_once(
     async with observe(first, second) as observations:
         ec2.fault("CreateFleet", "InvalidParameter", message=OTHER_NETWORK, count=None, value=first.name)
         await first.deploy(6)
-        await first.running(6, within=90)
+        await first.running(6)
         assert first.instances() == []
 
         async def given_up() -> bool:
             return not await first.claims()
 
-        await until(given_up, within=60)
+        await until(given_up)
         breaker = await breaker_of(client, sandbox, node_class=first.name)
         assert breaker is not None
         assert breaker.reason == "SecurityGroupSubnetVPCMismatch"

@@ -54,7 +54,7 @@ async def test_a_pod_over_its_gpu_quota_stops_no_other_pod(
     async with observe(pool) as observations:
         ec2.quota(GPU, 0)
         await pool.deploy(1, "gpu", nodeSelector=wants(pool, GPU))
-        await until(lambda: requested(ec2, GPU), within=60)
+        await until(lambda: requested(ec2, GPU))
         await pool.deploy(OTHERS, "web", nodeSelector=wants(pool, PLAIN))
         await pool.running(OTHERS, "web", within=200)
         assert condition(await pool.read(), "NodeLaunchHealthy").get("status") != "False"
@@ -79,12 +79,12 @@ async def test_a_pod_over_its_gpu_quota_goes_to_a_fallback_pool(
         pair = [await first.read(), await second.read()]
         return all(condition(pool, "Ready").get("status") == "True" for pool in pair)
 
-    await until(ready, within=60)
+    await until(ready)
     async with observe(first, second) as observations:
         ec2.quota(GPU, 0)
         await first.deploy(1, "gpu", nodeSelector=wants(first, GPU))
         await first.deploy(OTHERS, "web", nodeSelector=wants(first, PLAIN))
-        await asyncio.gather(first.running(1, "gpu", within=120), first.running(OTHERS, "web", within=200))
+        await asyncio.gather(first.running(1, "gpu"), first.running(OTHERS, "web", within=200))
         assert {instance["type"] for instance in second.instances()} >= {GPU}
         assert GPU not in {instance["type"] for instance in first.instances()}
         await observations.look()
@@ -103,7 +103,7 @@ async def test_a_spot_quota_of_one_group_of_families_leaves_spot_of_others_on(
         await gpu.running(1, "gpu", within=300)  # plans avoid for three minutes what EC2 refused in an earlier test
         assert {instance["capacity_type"] for instance in gpu.instances()} == {"on-demand"}
         await plain.deploy(3, "web", cpu="1500m", nodeSelector=wants(plain, PLAIN))
-        await plain.running(3, "web", within=120)
+        await plain.running(3, "web")
         assert {instance["capacity_type"] for instance in plain.instances()} == {"spot"}
         await observations.look()
         await asyncio.gather(gpu.scale(0, "gpu"), plain.scale(0, "web"))
@@ -119,9 +119,9 @@ async def test_a_policy_that_denies_one_type_stops_no_other_type(
         ec2.policy(_denying(sandbox, GPU))
         try:
             await pool.deploy(1, "large", nodeSelector=wants(pool, GPU))
-            await until(lambda: requested(ec2, GPU), within=60)
+            await until(lambda: requested(ec2, GPU))
             await pool.deploy(6, "web", nodeSelector=wants(pool, PLAIN))
-            await pool.running(6, "web", within=120)
+            await pool.running(6, "web")
         finally:
             ec2.policy(None)
         await observations.look()

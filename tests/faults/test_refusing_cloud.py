@@ -47,7 +47,7 @@ async def test_lif01_many_pods_that_ec2_refuses_cost_a_few_calls_and_stop_no_oth
         async def held() -> bool:
             return condition(await refused.read(), "NodeLaunchHealthy").get("status") == "False"
 
-        await until(held, within=120)
+        await until(held)
         await other.deploy(2)
         await other.running(2)
 
@@ -119,7 +119,7 @@ async def test_lif01_a_nodeclaim_that_is_there_before_its_class_becomes_a_node(m
     try:
         await until(waits)
         await kube.create(EC2NODECLASSES, late)
-        await until(ready, within=120)
+        await until(ready)
         claim = await kube.get(NODECLAIMS, name)
         assert claim is not None
         assert claim["metadata"]["uid"] == output["metadata"]["uid"]

@@ -229,7 +229,7 @@ async def lives(
         )
         await refused(kube, unreadable, remainder, "userData of a Bottlerocket class must be TOML")
         await refused(kube, too_long, remainder, "EC2 takes at most 16384")
-        (pod,) = await pool.running(1, within=90)
+        (pod,) = await pool.running(1)
         (claim,) = await pool.settled(1)
         name = claim["metadata"]["name"]
         await snapshot(kube, remainder)

@@ -93,7 +93,7 @@ async def test_a_drain_that_a_budget_blocks(
         done = await asyncio.to_thread(tenon, "node", "force-drain", nodes[2][0])
         assert done.returncode == 0, done.stderr
         for pool, (claim, _, _) in zip(pools, nodes, strict=True):
-            await pool.gone(claim, within=100)
+            await pool.gone(claim)
             await observations.whole(pool)
             await pool.scale(0)
 
@@ -129,7 +129,7 @@ async def test_trm05_a_blocked_drain_names_the_replacement_that_stands_idle(
         assert row["since"]
         await pool.seen(node, "ReplacementIdle", other)
         await kube.delete(PDBS, budget.partition("/")[2], namespace=NAMESPACE)
-        await pool.gone(claim, within=100)
+        await pool.gone(claim)
         await pool.running(1)
         await pool.scale(0)
         for (

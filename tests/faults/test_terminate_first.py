@@ -95,7 +95,7 @@ async def test_n15_192_n15_198_a_full_reservation_drifts_node_by_node(
         running = f"{query} AND ExecutionStatus = 'Running'"
         return not [command async for command in client.list_workflows(running)]
 
-    await until(all_ended, within=120)
+    await until(all_ended)
     results = [
         await client.get_workflow_handle(command.id, run_id=command.run_id).result()
         async for command in client.list_workflows(f"{query} AND ExecutionStatus = 'Completed'")

@@ -112,7 +112,7 @@ async def add_one(kube: Kube, name: str, replicas: int) -> dict[str, str]:
     async def are_bound() -> bool:
         return len(await bound_pods(kube, name)) == replicas
 
-    await until(are_bound, within=60)
+    await until(are_bound)
     return await bound_pods(kube, name)
 
 
@@ -135,7 +135,7 @@ async def test_each_pod_of_a_growing_load_comes_to_a_node_with_the_best_score(sa
                 nodes = await kube.list(NODES, label_selector=f"{LABEL}=true")
                 return all(is_true(node, "Ready") and len(node["spec"]["taints"]) == 1 for node in nodes)
 
-            await until(all_are_ready, within=60)
+            await until(all_are_ready)
             for number, name in enumerate(ORDER):
                 cpu, memory = LOADS[name]
                 next_pod = live(f"{name}-{number}", cpu=cpu, owner=f"Deployment/{name}")
