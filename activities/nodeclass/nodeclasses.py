@@ -11,6 +11,7 @@ from temporalio import activity
 
 from activities import loggers, metrics
 from activities.clock import utc_now
+from activities.ec2.dry_runs import PROFILE_NOT_FOUND
 from activities.ec2.errors import EC2Error
 from activities.ec2.nodeclass import UnansweredError
 from activities.ec2.provider import Ec2Provider
@@ -130,6 +131,8 @@ class NodeClassActivities:
 
     async def _report_not_ready(self, raw: JsonObject, name: str, conditions: Sequence[Condition]) -> None:
         failed = [c for c in conditions if c.status != "True" and c.type != READY]
+        if all(c.reason == PROFILE_NOT_FOUND and c.status == "Unknown" for c in failed):
+            return  # EC2 needs seconds for a new instance profile: nothing that an operator should see to
         for condition in (c for c in failed if c.reason != DEPENDENCIES_NOT_READY):
             await self._recorder.publish(raw, ConditionEvent(condition.reason), condition.message)
         log.warning(

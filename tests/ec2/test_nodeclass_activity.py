@@ -14,6 +14,7 @@ from activities.ec2.provider import Ec2Provider
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
 from activities.nodeclass.cluster_version import ClusterVersion
 from activities.nodeclass.nodeclasses import NodeClassActivities
+from sandbox.ec2.consistency import Delays
 from sandbox.ec2.faults import Fault
 from tenon.apis import labels
 from tenon.messages.nodeclass import NodeClassInput, NodeClassResult
@@ -77,6 +78,21 @@ async def test_ecs7_an_outage_is_on_a_new_class_and_resolved_again_soon(provider
     with pytest.raises(UnansweredError):
         await world.resolve()
     assert (await world.conditions())["Ready"][0] == "True", "an outage makes no class unready"
+
+
+async def test_a_class_that_waits_for_its_new_instance_profile_says_so_in_its_status_and_warns_nobody(
+    provider: Ec2Provider, server: Server
+) -> None:
+    server.world.consistency.delays = Delays(profile=10.0)
+    world = World(provider, "new")
+    try:
+        with pytest.raises(UnansweredError):
+            await world.resolve()
+    finally:
+        server.world.consistency.restore()
+    status, reason, _ = (await world.conditions())["ValidationSucceeded"]
+    assert (status, reason) == ("Unknown", "InstanceProfileNotFound")
+    assert world.recorder.events == []
 
 
 async def test_ec04_a_placement_group_that_is_no_longer_selected_leaves_the_status(
