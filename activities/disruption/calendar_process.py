@@ -7,13 +7,17 @@ memory, and only a process can be given limits of both.
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
 from datetime import datetime
+from typing import Any
 
 CPU_SECONDS = 10
 MEMORY_MIB = 400
 """Of addresses, of which Python alone takes some 50. The worker's own limit is larger."""
+OUT_OF_MEMORY = 3
+"""The status of a process that has no memory left, not even for saying so."""
 TOO_MUCH = f"takes more than {CPU_SECONDS} s or {MEMORY_MIB} MiB to evaluate"
 
 
@@ -21,15 +25,21 @@ def main() -> None:
     """Print the times, or what is wrong with the calendar."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MIB * 1024 * 1024,) * 2)
+    try:
+        print(json.dumps(_answer(sys.argv[1], datetime.fromisoformat(sys.argv[2]))))
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY)
+
+
+def _answer(timezone: str, now: datetime) -> dict[str, Any]:
     from tenon.disruption.freezes.icalendar_events import CalendarError, times_in
 
     try:
-        times = times_in(sys.stdin.buffer.read(), sys.argv[1], datetime.fromisoformat(sys.argv[2]))
-    except (CalendarError, MemoryError) as error:
-        print(json.dumps({"problem": str(error) or TOO_MUCH}))
-        return
+        times = times_in(sys.stdin.buffer.read(), timezone, now)
+    except CalendarError as error:
+        return {"problem": str(error)}
     events = [[event.start.isoformat(), event.end.isoformat()] for event in times.events]
-    print(json.dumps({"events": events, "knownUntil": times.known_until.isoformat()}))
+    return {"events": events, "knownUntil": times.known_until.isoformat()}
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 
-from activities.disruption.calendar_process import CPU_SECONDS, TOO_MUCH
+from activities.disruption.calendar_process import CPU_SECONDS, OUT_OF_MEMORY, TOO_MUCH
 from tenon.apis.disruptionfreeze import FreezeCalendar
 from tenon.disruption.freezes.calendar_times import CalendarTimes, Event
 from tenon.errors import TenonError
@@ -39,7 +39,7 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 _AMAZON = IPv6Network("fd00:ec2::/32")
 """IPv6 addresses of EC2's own services on an instance, such as its metadata."""
 _WORD = 2**32
-KILLED = frozenset({-signal.SIGXCPU, -signal.SIGKILL})
+OVER_A_LIMIT = frozenset({-signal.SIGXCPU, -signal.SIGKILL, OUT_OF_MEMORY})
 """How the process ends at its limits, or if the machine has too little memory."""
 
 Address = IPv4Address | IPv6Address
@@ -220,7 +220,7 @@ async def _evaluated(content: bytes, timezone: str, now: datetime) -> dict[str, 
         if process.returncode is None:
             process.kill()
             await process.wait()
-    if process.returncode in KILLED:
+    if process.returncode in OVER_A_LIMIT:
         return {"problem": TOO_MUCH}
     if process.returncode:
         return {"problem": f"cannot be evaluated: the process ended with status {process.returncode}"}

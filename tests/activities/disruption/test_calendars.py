@@ -6,11 +6,12 @@ import asyncio
 import gzip
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
+from typing import Any
 
 import pytest
 from aiohttp import web
 
-from activities.disruption import calendars
+from activities.disruption import calendar_process, calendars
 from activities.disruption.calendar_process import TOO_MUCH
 from activities.disruption.calendars import MAX_BYTES, MAX_REDIRECTS, Calendars, UnreadableCalendarError, is_allowed
 from tenon.apis.disruptionfreeze import FreezeCalendar
@@ -230,6 +231,31 @@ async def test_an_event_that_takes_for_ever_to_evaluate_is_given_up(rule: str) -
         f"The calendar of 127.0.0.1 {TOO_MUCH}",
         "The calendar of 127.0.0.1 has an event that repeats every minute or second: write a longer one instead",
     }
+
+
+async def test_an_evaluation_without_memory_for_its_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says so with its status: the first thing that it would do otherwise is to ask for memory."""
+    program = (
+        "import sys\n"
+        "from activities.disruption import calendar_process\n"
+        "def full(_: object) -> str:\n    raise MemoryError\n"
+        "calendar_process.json.dumps = full\n"
+        "calendar_process.main()\n"
+    )
+    start = asyncio.create_subprocess_exec
+
+    async def full(
+        interpreter: str, _: str, module: str, *arguments: str, **streams: Any
+    ) -> asyncio.subprocess.Process:
+        assert module == calendar_process.__name__
+        return await start(interpreter, "-c", program, *arguments, **streams)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", full)
+
+    async def serve(_: web.Request) -> web.Response:
+        return web.Response(text=calendar_text(RELEASE))
+
+    assert await answered(serve) == f"The calendar of 127.0.0.1 {TOO_MUCH}"
 
 
 async def test_an_evaluation_that_waits_for_the_cpu_for_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
