@@ -17,6 +17,7 @@ from activities.clock import utc_now
 from activities.disruption.commands import candidate_ref, is_of, not_yet
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
+from activities.kubernetes.event_references import claim_reference
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaim_deletion import delete_with_finalizer
 from activities.kubernetes.nodeclaims import read_claim
@@ -79,11 +80,16 @@ class CommandEnd:
         for candidate in finish_input.command.candidates:
             activity.heartbeat()
             ref = candidate_ref(finish_input.cluster, candidate)
-            claim = await read_claim(self._kube, ref)
-            if claim is None or claim.disrupted_by != finish_input.command.id:
+            claim, reason = await read_claim(self._kube, ref), camel_case(finish_input.command.reason)
+            if claim is None:
+                if candidate.claim not in stay:
+                    await self._say_that_the_claim_leaves(claim_reference(ref.name, ref.uid), reason)
+                continue
+            if claim.disrupted_by != finish_input.command.id:
                 continue
             if claim.deleting:
-                await self._say_that_it_leaves(ref, claim, camel_case(finish_input.command.reason))
+                await self._say_that_the_claim_leaves(claim.body, reason)
+                await self._say_that_the_node_leaves(ref, claim, reason)
                 continue
             if candidate.claim not in stay:
                 log.warning(
@@ -124,12 +130,15 @@ class CommandEnd:
         )
         await record_outcome(self._kube, command.repair.policy, repair)
 
-    async def _say_that_it_leaves(self, ref: ClaimRef, claim: ClaimRecord, reason: str) -> None:
-        recorder, leaves = self._recorder, EventReason.DISRUPTION_TERMINATING
-        await recorder.publish(claim.body, leaves, f"Disrupting NodeClaim: {reason}")
+    async def _say_that_the_claim_leaves(self, regarding: Object, reason: str) -> None:
+        """``regarding``: the NodeClaim, or a reference to it, because it may have left before this step."""
+        text = f"Disrupting NodeClaim: {reason}"
+        await self._recorder.publish(regarding, EventReason.DISRUPTION_TERMINATING, text)
+
+    async def _say_that_the_node_leaves(self, ref: ClaimRef, claim: ClaimRecord, reason: str) -> None:
         node = (await find_node(self._kube, NodeInput(claim=ref), claim)).node
         if node is not None:
-            await recorder.publish(node, leaves, f"Disrupting Node: {reason}")
+            await self._recorder.publish(node, EventReason.DISRUPTION_TERMINATING, f"Disrupting Node: {reason}")
 
     async def _release(self, finish_input: FinishInput, replacement: Replacement) -> None:
         """End the command's hold on a replacement. If the command failed, remove it unless a pod uses it."""

@@ -122,6 +122,16 @@ async def test_dis_64_an_event_says_that_a_candidate_leaves() -> None:
         assert event in world.recorder.events
 
 
+@pytest.mark.parametrize("stays", [False, True])
+async def test_dis_64_an_event_says_that_a_candidate_left_before_the_command_looked(stays: bool) -> None:
+    """On a busy machine the whole removal may be over. A candidate that was to stay left for another reason."""
+    world = World().put_live()
+    del world.kube.objects[("nodeclaims", "", REF.name)]
+    await finish(world, stay=stays, undo=False)
+    event = ("NodeClaim", REF.name, "DisruptionTerminating", "Disrupting NodeClaim: Underutilized")
+    assert (event in world.recorder.events) is not stays
+
+
 async def test_a_node_that_accepted_and_never_leaves_is_given_up() -> None:
     """Its workflow was terminated after it accepted, and the next one knows nothing of the command."""
     world = World().put_live()
