@@ -97,10 +97,11 @@ async def test_a_nodepool_is_frozen_by_a_calendar_also_while_that_cannot_be_read
     """It leaves after the freeze forgets its calendar. The times are in the status."""
     if isinstance(worker, WorkerPods):
         pytest.skip("a pod cannot reach a server on the loopback of the machine")
-    answers = [web.Response(text=calendar_text((utc_now() - timedelta(hours=1), utc_now() + timedelta(hours=5))))]
+    freeze = calendar_text((utc_now() - timedelta(hours=1), utc_now() + timedelta(hours=5)))
+    has_read = False
 
     async def serve(_: web.Request) -> web.Response:
-        return answers.pop() if answers else web.Response(status=503)
+        return web.Response(status=503) if has_read else web.Response(text=freeze)
 
     pool = await make_pool(consolidate_after="1s", requirements=SMALL)
     await pool.deploy(1)
@@ -124,6 +125,7 @@ async def test_a_nodepool_is_frozen_by_a_calendar_also_while_that_cannot_be_read
             return await calendar_read() == "True" and (await status()).get("active") is True
 
         await until(is_read)
+        has_read = True
         assert len((await status())["calendar"]["events"]) == 1
         await kube.patch(DISRUPTIONFREEZES, name, {"spec": {"calendar": {"url": f"{address}/b.ics"}}})
 

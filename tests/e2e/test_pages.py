@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 
 from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import Client
@@ -28,7 +29,7 @@ async def test_a_command_is_foreseen_and_its_end_is_on_the_page_at_once(
     make_pool: MakePool, tenon: Run, client: Client, sandbox: Sandbox
 ) -> None:
     """The call of the planner goes on for minutes after the command."""
-    pool = await make_pool(consolidate_after="30s", requirements=SMALL)
+    pool = await make_pool(consolidate_after="60s", requirements=SMALL)  # for three looks at the forecast
     await pool.deploy(1)
     await pool.running(1)
     (claim,) = await pool.settled(1)
@@ -113,11 +114,12 @@ async def test_a_claim_that_ec2_refused_was_created_and_not_bought(
         await until(is_created)
         name = (await pool.claims())[0]["metadata"]["name"]
 
-        async def is_refused() -> bool:
-            done = await asyncio.to_thread(tenon, "history", name, "--kind", "refusal", "-o", "json")
+        async def is_recorded(kind: str) -> bool:
+            done = await asyncio.to_thread(tenon, "history", name, "--kind", kind, "-o", "json")
             return done.returncode == 0 and name in done.stdout
 
-        await until(is_refused)
+        for kind in ("plan", "refusal"):  # two processes write them
+            await until(partial(is_recorded, kind))
         history = await asyncio.to_thread(tenon, "history", name, "-o", "wide")
         why = await asyncio.to_thread(tenon, "why", name)
     finally:

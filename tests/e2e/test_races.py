@@ -61,7 +61,7 @@ async def test_a_pod_that_kube_scheduler_binds_first_is_left_alone(
     make_pool: MakePool, client: Client, sandbox: Sandbox, ec2: Ec2Admin
 ) -> None:
     """Room appears on an old node while a new one boots for the pod: the pod goes there, the new node goes again."""
-    pool = await make_pool(consolidate_after="3s", requirements=SMALL)
+    pool = await make_pool(consolidate_after="20s", requirements=SMALL)  # kube-scheduler binds the pod before
     await pool.pod("first")
     await pool.running(1)
     (old,) = await pool.settled(1)

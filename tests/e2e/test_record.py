@@ -70,9 +70,14 @@ async def test_the_record_says_why_a_node_was_bought_and_who_removed_it_after_it
     for subject in (node, name, instance["id"], pod):
         rows, _ = await answered(tenon, subject, **with_record)
         assert [row["kind"] for row in rows] == ["plan", "launch", "removal"], f"the history of {subject}"
-    rows, notes = await answered(tenon, node, RECORD_SINKS=None, TENON_RECORD="")
-    assert [row["id"] for row in rows] == [removal.id], "Temporal alone knows the removal, under the same ID"
-    assert "--record" in notes
+
+    async def is_known_to_temporal() -> bool:
+        """Temporal alone knows the removal, under the same ID, once it lists that the workflow ended."""
+        rows, notes = await answered(tenon, node, RECORD_SINKS=None, TENON_RECORD="")
+        assert "--record" in notes
+        return [row["id"] for row in rows] == [removal.id]
+
+    await until(is_known_to_temporal)
     shown = await asyncio.to_thread(tenon, "history", node, **with_record)
     (line,) = [line for line in shown.stdout.splitlines() if " removal " in line]
     assert "ForceDrain: its disk is broken, OPS-7" in line
@@ -111,7 +116,13 @@ async def test_a_command_is_recorded_with_the_end_of_its_node(
     (removal,) = removals()
     assert removal.reason == "Empty"
     command = removal.actor.removeprefix("command ")
-    rows, _ = await answered(tenon, command, RECORD_SINKS=None, TENON_RECORD=record)
+    rows: list[dict[str, Any]] = []
+
+    async def are_recorded() -> bool:
+        rows[:], _ = await answered(tenon, command, RECORD_SINKS=None, TENON_RECORD=record)
+        return len(rows) == 3
+
+    await until(are_recorded)
     begin, end, last = sorted(rows, key=lambda row: str(row["kind"]))
     assert (begin["kind"], end["kind"], last["kind"]) == ("command", "command-end", "removal")
     assert [candidate["claim"] for candidate in begin["candidates"]] == end["accepted"] == [name]

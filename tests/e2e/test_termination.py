@@ -21,9 +21,9 @@ from tests.workflows.waiting import until
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 
-EXPIRES, GRACE, POD_GRACE = 20, 12, 3
-"""Seconds: a node's life, long enough for its pod to run; its grace period, long enough for a try of the drain, which
-tells who blocks it; and the grace period of the pod.
+EXPIRES, GRACE, POD_GRACE = 45, 24, 3
+"""Seconds: a node's life, long enough for its pod to run on a slow machine too; its grace period, long enough for a try
+of the drain, which tells who blocks it; and the grace period of the pod.
 """
 WAITING = 60
 """Seconds: the life of nodes that must all be live before the first of them expires."""

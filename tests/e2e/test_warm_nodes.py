@@ -84,7 +84,12 @@ async def test_a_pod_starts_a_stopped_instance_in_place_of_a_launch_and_it_is_re
     await pool.seen(name, "WarmNodeStarted")
     bill = {line["instance"] for line in sandbox.ec2().bill()["lines"] if line["running"]}
     assert not bill & {instance_of(claim) for claim in refilled.values()}
-    assert worker.metric("tenon_warm_nodes", nodepool=pool.name, state="stopped") == 2
+
+    async def are_counted() -> bool:
+        """The leader counts them with its next look after the mark."""
+        return worker.metric("tenon_warm_nodes", nodepool=pool.name, state="stopped") == 2
+
+    await until(are_counted)
 
     await keep_warm(pool, 0)
     for refilled_name in refilled:
