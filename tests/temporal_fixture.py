@@ -6,6 +6,7 @@ import shutil
 import sys
 import uuid
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,10 @@ def temporal_binary() -> str:
     return result
 
 
-STARTS = 5
-"""How often a server is started. The SDK gives it five seconds each time, which a busy machine takes for loading it."""
+STARTS = 2
+"""How often a server is started: another process may have taken its port first."""
+STARTS_WITHIN = timedelta(seconds=60)
+"""The SDK's own five seconds are what a busy machine takes for loading it."""
 
 
 async def time_skipping_server(*, guarded: bool) -> WorkflowEnvironment:
@@ -40,6 +43,7 @@ async def time_skipping_server(*, guarded: bool) -> WorkflowEnvironment:
             return await WorkflowEnvironment.start_time_skipping_v2(
                 ts_config=TimeSkippingConfig(),
                 dev_server_existing_path=temporal_binary(),
+                dev_server_startup_timeout=STARTS_WITHIN,
                 search_attributes=list(SEARCH_ATTRIBUTES),
                 dev_server_extra_args=[f"--dynamic-config-value={entry}" for entry in DYNAMIC_CONFIG],
                 plugins=[TenonPlugin(guarded=guarded)],

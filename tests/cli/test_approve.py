@@ -11,11 +11,12 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 from typer.testing import CliRunner, Result
 
+from cli import command_reading
 from cli.approve import command_ids
 from cli.main import app
 from tenon.evolve import evolve
 from tenon.messages.command_approval import ApprovalAnswer
-from tests.cli.test_disruptions import running
+from tests.cli.test_disruptions import PATIENCE, running
 from tests.workflows.approvable_command import ASKING, waits
 from tests.workflows.fake_steps import FakeSteps
 from tests.workflows.waiting import until
@@ -26,6 +27,8 @@ Tenon = Callable[..., Result]
 
 @pytest.fixture
 def tenon(temporal: WorkflowEnvironment, cluster: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tenon:
+    monkeypatch.setattr(command_reading, "QUERY_TIMEOUT", PATIENCE)
+    monkeypatch.setattr("cli.approve.COMPLETED_WITHIN", PATIENCE.total_seconds())
     monkeypatch.setenv("TEMPORAL_ADDRESS", temporal.client.service_client.config.target_host)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     monkeypatch.setenv("CLUSTER_NAME", cluster)

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +32,14 @@ from workflows.disruption_command import DisruptionCommandWorkflow
 
 pytestmark = pytest.mark.integration
 Tenon = Callable[..., Result]
+PATIENCE = timedelta(seconds=60)
+"""What a busy machine gets for an answer; people would not wait so long for it."""
 
 
 @pytest.fixture
 def tenon(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tenon:
     """Runs ``tenon disruptions``, with no API server at hand."""
+    monkeypatch.setattr(command_reading, "QUERY_TIMEOUT", PATIENCE)
     monkeypatch.setenv("TEMPORAL_ADDRESS", temporal.client.service_client.config.target_host)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     return lambda *arguments: CliRunner().invoke(app, ["disruptions", *arguments])
@@ -174,6 +178,7 @@ async def test_a_list_that_is_read_again_asks_only_the_commands_that_wait_for_a_
         return await progress(handle)
 
     monkeypatch.setattr(command_reading, "_progress", counted)
+    monkeypatch.setattr(command_reading, "QUERY_TIMEOUT", PATIENCE)
     running_commands, steps = RunningCommands(), FakeSteps()
     steps.waits = "default-new is not initialized"
 

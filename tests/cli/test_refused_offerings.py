@@ -7,6 +7,7 @@ import copy
 import json
 import socket
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,18 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Api
         yield running
 
 
+@pytest.fixture
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands wait as long for an answer as a busy machine takes for it."""
+    monkeypatch.setattr("cli.simulating.refusals.ANSWERS_WITHIN", timedelta(seconds=60))
+    monkeypatch.setattr("cli.refusals.QUERY_TIMEOUT", timedelta(seconds=60))
+
+
 def live(folder: Path) -> Answer:
     return command("--live", "-o", "json", "--catalog", str(catalogue(folder)))
 
 
-@pytest.mark.usefixtures("server")
+@pytest.mark.usefixtures("server", "_patient")
 async def test_the_plan_buys_what_is_left_and_stderr_says_what_is_avoided(
     temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -73,6 +81,7 @@ async def test_the_plan_buys_what_is_left_and_stderr_says_what_is_avoided(
         assert f"EC2 refused 1 cheaper type, {cheapest} at $" in claim["why"]
 
 
+@pytest.mark.usefixtures("_patient")
 async def test_a_pod_that_only_refused_types_could_hold_names_them(
     server: type[ApiServer], temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +113,7 @@ async def test_a_pod_that_only_refused_types_could_hold_names_them(
     assert explained["why"][0].endswith(group["why"])
 
 
+@pytest.mark.usefixtures("_patient")
 async def test_pods_wait_in_the_plan_as_they_do_in_the_cluster(
     server: type[ApiServer], temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -240,6 +240,7 @@ async def test_each_request_is_answered_and_refused_in_a_sentence(
             await until(partial(world.reached, "Progressing"))
             assert await ask("start") == refusal("Progressing", "only a settled one can start again")
             assert await ask("abort") == (0, "web: aborted (ann, OPS-1, a test)\n", "")
+            await until(partial(world.reached, "Settled"))  # what was in progress is not the new version
             await changed(handle, world)
             assert await ask("pause") == (0, "web: paused (ann, OPS-1, a test)\n", "")
             assert await ask("resume") == (0, "web: continued (ann, OPS-1, a test)\n", "")

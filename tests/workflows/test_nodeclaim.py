@@ -368,11 +368,16 @@ async def test_lif01_a_launch_without_an_outcome_goes_on_with_the_same_request(
     """No answer came in time, so EC2 may have bought an instance. Only the same request, with its token, finds it."""
     world = FakeWorld()
     world.launches = [lost_answer()]
+    world.launches_go.clear()
     async with node(temporal, cluster, world, skip_time=False):
         handle = newest(temporal.client, cluster)
+        await until(lambda: called(world, "launch instance"))
+        world.launches_go.set()
+        world.launches_go.clear()  # only the first one goes, so that the node stays blocked until it was asked
         await until(lambda: blocked(handle))
         state: NodeState = await handle.query(NodeClaimWorkflow.status)
         assert "no answer" in why_blocked(state)
+        world.launches_go.set()
         await temporal.fast_forward(handle, timedelta(seconds=10))
         await until(lambda: at(handle, Stage.REGISTERING))
     assert world.calls[0] == "prepare launch"

@@ -109,9 +109,13 @@ class Cluster:
         self._stack = stack
         self.name = name
 
-    async def leader(self, *queues: str) -> Leader:
-        """A leader that polls these queues until the test ends."""
+    async def leader(self, *queues: str, validates: bool = True) -> Leader:
+        """A leader that polls these queues until the test ends.
+
+        ``validates``: whether it answers commands. One that it does not answer goes on, and tells nobody anything.
+        """
         leader = Leader()
+        leader.validates = validates
         for queue in queues:
             activities: list[Any] = [leader.await_batch, leader.plan, leader.await_disruption, leader.validate]
             await self._stack.enter_async_context(
@@ -209,8 +213,7 @@ async def test_a_leader_that_vanishes_in_the_middle_of_a_plan_does_not_hold_it(s
 
 async def test_the_validation_of_a_command_moves_to_a_new_leader(served: Cluster) -> None:
     """Whatever goes to the shared queue, the lost machine takes, and the command would wait for a minute."""
-    lost = await served.leader(served.shared, served.own("lost"))
-    lost.validates = False
+    lost = await served.leader(served.shared, served.own("lost"), validates=False)
     candidate = DisruptionCandidate(claim="default-1", uid="u1", pool="default", since=NOW)
     command = DisruptionCommand(
         id="drifted-1", reason="Drifted", candidates=[candidate], moves_pods=True, graceful=False
@@ -282,7 +285,7 @@ def moving_command() -> DisruptionCommand:
 
 async def test_the_planner_hears_at_once_of_a_command_that_failed(served: Cluster) -> None:
     """Otherwise it takes the node for one that leaves as long as its question is open, which is up to ten minutes."""
-    leader = await served.leader(served.shared)
+    leader = await served.leader(served.shared, validates=False)
     leader.decisions.append(DisruptionDecision(commands=[moving_command()]))
     disruption = await served.disruption()
     async with ended(disruption):
@@ -295,7 +298,7 @@ async def test_the_planner_hears_at_once_of_a_command_that_failed(served: Cluste
 
 
 async def test_dis62_the_planner_knows_where_pods_move_after_a_candidate_is_gone(served: Cluster) -> None:
-    leader = await served.leader(served.shared)
+    leader = await served.leader(served.shared, validates=False)
     leader.decisions.append(DisruptionDecision(commands=[moving_command()]))
     leader.decisions.append(DisruptionDecision(finished_claims=["a"]))
     disruption = await served.disruption()
@@ -354,7 +357,7 @@ async def test_the_workflow_remembers_where_consolidation_looks_next(served: Clu
 async def test_a_command_can_be_searched_for_by_its_cluster_and_its_reason(
     served: Cluster, temporal: WorkflowEnvironment
 ) -> None:
-    leader = await served.leader(served.shared)
+    leader = await served.leader(served.shared, validates=False)
     candidate = DisruptionCandidate(claim="a", uid="u", pool="default", since=NOW)
     command = DisruptionCommand(id="drifted-2", reason="Drifted", candidates=[candidate], moves_pods=True)
     leader.decisions.append(DisruptionDecision(commands=[command]))
@@ -375,7 +378,7 @@ async def test_a_command_that_an_operator_terminates_leaves_no_error_in_the_log(
     gc.collect()  # of earlier tests
     await asyncio.sleep(0)
     caplog.clear()
-    leader = await served.leader(served.shared)
+    leader = await served.leader(served.shared, validates=False)
     candidate = DisruptionCandidate(claim="a", uid="u", pool="default", since=NOW)
     command = DisruptionCommand(id="drifted-1", reason="Drifted", candidates=[candidate], moves_pods=True)
     leader.decisions.append(DisruptionDecision(commands=[command]))

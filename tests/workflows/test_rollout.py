@@ -17,10 +17,13 @@ from workflows.rollout import RolloutWorkflow
 
 pytestmark = pytest.mark.integration
 
+HANGS_AFTER = 600.0
+"""Seconds that only bound a test that would otherwise hang: a slow machine takes a second to skip a minute."""
+
 
 async def skip(temporal: WorkflowEnvironment, handle: Handle, world: World, phase: str) -> None:
     """Let time pass until the phase is reached."""
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(HANGS_AFTER):
         while not await world.reached(phase):
             await temporal.fast_forward(handle, timedelta(minutes=1))
 
@@ -56,7 +59,7 @@ async def test_an_approval_may_take_three_days(temporal: WorkflowEnvironment, cl
         async def waits() -> bool:
             return "waits for an approval" in world.status.message
 
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(HANGS_AFTER):
             while not await waits():
                 await temporal.fast_forward(handle, timedelta(minutes=1))
         looks = len(world.looks)

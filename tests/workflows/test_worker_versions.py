@@ -23,7 +23,7 @@ from cli.diagnosis.temporal import check_worker_versions
 from tenon.messages.base import ClaimRef
 from tenon.messages.node import Poke
 from tenon.messages.node_steps import DrainResult
-from tenon.node import machine
+from tenon.node import leaving_stages, machine
 from tenon.node.state import NodeClaimInput, NodeState, Stage
 from tenon.node.steps import Step
 from tests.workflows.fake_activities import FakeWorld
@@ -156,6 +156,13 @@ async def answers_at(handle: Handle, build_id: str) -> bool:
     return await is_at(handle, (build_id, False))
 
 
+def guarded_world() -> FakeWorld:
+    """A world where drains stay blocked until they are forced, however long a test takes to get there."""
+    world = FakeWorld()
+    world.drains = [DrainResult(remaining=1, blocked=[GUARDED])] * 100
+    return world
+
+
 async def draining(client: Client, cluster: str) -> Handle:
     """A node whose drain a PodDisruptionBudget blocks."""
     await start(client, cluster, "default-x1")
@@ -198,8 +205,9 @@ async def test_a_node_in_the_middle_of_steps_stays_on_its_version_until_it_conti
     client: Client, temporal: WorkflowEnvironment, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The later version orders the steps of a drain differently, and neither a run nor a task fails."""
-    world = FakeWorld()
-    world.drains = [DrainResult(remaining=1, blocked=[GUARDED])]
+    world = guarded_world()
+    for pause in ("BLOCKED_RETRY", "MAX_BLOCKED_RETRY"):  # a next try would pin the run again
+        monkeypatch.setattr(leaving_stages, pause, timedelta(hours=1))
     with temporal.with_time_skipping_disabled():
         async with version(client, cluster, world, "a", monkeypatch) as first:
             await until(lambda: is_ready(first))
@@ -247,8 +255,7 @@ async def test_a_run_whose_version_is_gone_goes_on_and_an_error_fails_its_task_n
     client: Client, temporal: WorkflowEnvironment, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The version that takes over cannot replay it. The failed task is counted, and a rollback mends it."""
-    world = FakeWorld()
-    world.drains = [DrainResult(remaining=1, blocked=[GUARDED])]
+    world = guarded_world()
     before = REGISTRY.get_sample_value(FAILURES, {"workflow": "NodeClaim"}) or 0
     with temporal.with_time_skipping_disabled():
         async with version(client, cluster, world, "a", monkeypatch) as first:
@@ -341,8 +348,7 @@ async def test_a_run_of_a_version_that_died_goes_on_after_versioning_was_turned_
     client: Client, temporal: WorkflowEnvironment, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise nodes in the middle of steps would wait for a version that never comes back."""
-    world = FakeWorld()
-    world.drains = [DrainResult(remaining=1, blocked=[GUARDED])]
+    world = guarded_world()
     with temporal.with_time_skipping_disabled():
         async with version(client, cluster, world, "a", monkeypatch) as first:
             await until(lambda: is_ready(first))

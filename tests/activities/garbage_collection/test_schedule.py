@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
+NEVER = timedelta(days=36500)
+"""An interval that does not end during a test: Temporal counts intervals from 1970, so that a day ends at midnight."""
+
 
 async def test_the_schedule_is_made_once_and_mended(lost: Cluster, temporal: WorkflowEnvironment) -> None:
     """Made when missing, changed when the interval is another, else left alone, an operator's pause included."""
@@ -102,7 +105,7 @@ async def test_the_next_sweep_tries_last_what_failed_before(
     from sandbox.ec2.faults import Fault
 
     client = temporal.client
-    await ensure_schedule(client, lost.name, timedelta(days=1))
+    await ensure_schedule(client, lost.name, NEVER)
     stuck = lost.buy("stuck").rsplit("/", 1)[-1]
     lost.late = LATER
     server.world.faults.add(Fault(action="TerminateInstances", code="UnauthorizedOperation", status=403, message="no"))
@@ -133,7 +136,7 @@ async def test_a_workflow_that_ignores_signals_loses_its_instance_after_half_an_
     await lost.start("deaf-0", deaf=True)
     await lost.until_open({"deaf-0"})
     client = temporal.client
-    await ensure_schedule(client, lost.name, timedelta(days=1))
+    await ensure_schedule(client, lost.name, NEVER)
     handle = client.get_schedule_handle(schedule_id(lost.name))
 
     lost.late = timedelta(minutes=5)

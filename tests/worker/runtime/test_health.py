@@ -12,10 +12,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from worker.runtime import health as health_module
 from worker.runtime.child_processes import REPORT_FD, report_failure, report_health
 from worker.runtime.health import LATE_LIMIT, SILENCE_LIMIT, Health, serve_metrics, serve_probes
 
@@ -46,6 +48,15 @@ def test_a_child_that_becomes_unready_makes_the_worker_unready_not_dead() -> Non
     assert health.live() == (True, "ok")
 
 
+@pytest.fixture
+def _stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No time passes but what `later` adds, however long the machine takes."""
+    now = time.monotonic()
+    monkeypatch.setattr(health_module, "ChildHealth", partial(health_module.ChildHealth, heard_at=now))
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+
+
+@pytest.mark.usefixtures("_stopped_clock")
 def test_a_child_that_falls_silent_makes_the_worker_dead() -> None:
     """An event loop that hangs says nothing: only a restart helps."""
     health = Health(["cluster", "io"])
@@ -57,6 +68,7 @@ def test_a_child_that_falls_silent_makes_the_worker_dead() -> None:
         assert health.live() == (False, "silent: cluster, io")
 
 
+@pytest.mark.usefixtures("_stopped_clock")
 def test_a_child_whose_event_loop_is_late_makes_the_worker_unready() -> None:
     """Long before it counts as dead: a leader that says nothing for 10 s has lost its Lease."""
     health = Health(["cluster", "io"])

@@ -17,7 +17,7 @@ from temporalio.worker import Worker
 from activities.kubernetes.resources import NODESCHEDULES
 from tenon.messages.node_schedule import NodeScheduleResult, ScheduledPool
 from tests.tenon.schedule.schedules import NIGHTS, POOL
-from tests.worker.schedule_world import World
+from tests.worker.schedule_world import BERLIN, World
 from tests.workflows.waiting import until
 from worker.controllers.nodepool.temporal_schedules import ScheduleApplier, TemporalScheduleController
 from worker.runtime.leader.plan_activities import PlanActivities
@@ -30,14 +30,22 @@ pytestmark = pytest.mark.integration
 ALWAYS: dict[str, Any] = {"from": "00:00", "to": "00:00", "closed": True}
 
 
+def hours_from(now: datetime) -> dict[str, Any]:
+    """An entry that changes nothing for hours, so that only what a test does starts runs."""
+    local = now.astimezone(BERLIN)
+    return NIGHTS | {"from": f"{local + timedelta(hours=4):%H:%M}", "to": f"{local + timedelta(hours=9):%H:%M}"}
+
+
 class Case:
     """A NodeSchedule in a world whose clock is that of the test's machine, and its Temporal Schedule."""
 
     def __init__(self, client: Client, cluster: str) -> None:
         self.client = client
         self.cluster = cluster
-        self.world = World(datetime.now(UTC))
-        self.world.put_schedule(NIGHTS)
+        now = datetime.now(UTC)
+        self.hours = hours_from(now)
+        self.world = World(now)
+        self.world.put_schedule(self.hours)
         self.controller = TemporalScheduleController(
             client, cast("Any", self.world.server), self.world.cache, self.world.view, cluster, ensure_schedule
         )
@@ -66,7 +74,7 @@ async def test_its_next_runs_are_the_times_at_which_something_changes(case: Case
     next_change = case.world.view.schedules.now().next_change
     assert next_change is not None
     assert (await case.next_times())[0] == next_change.astimezone(UTC)
-    case.world.put_schedule(NIGHTS | {"to": "06:00"})
+    case.world.put_schedule(case.hours | {"to": hours_from(case.world.cache.instant + timedelta(hours=1))["to"]})
     before = await case.next_times()
     await case.look()
     assert await case.next_times() != before

@@ -70,6 +70,7 @@ def test_tracing_is_on_if_an_endpoint_is_set(
 
 
 def test_the_sampler_of_the_environment_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "10")  # a busy machine may take a second to send spans
     with OtlpReceiver().serving() as receiver:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint)
         monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")

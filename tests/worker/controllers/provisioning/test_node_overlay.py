@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from activities import loggers
 from activities.ec2.errors import EC2Error
 from activities.kubernetes.errors import ApiError, NotFoundError
 from activities.kubernetes.resources import NODEOVERLAYS, Resource
@@ -161,6 +162,6 @@ async def test_gat04_gat06_objects_that_have_no_effect_are_logged_once(caplog: p
     with caplog.at_level(logging.WARNING):
         await warn_of_disabled_gates(cast("Any", Api()), FeatureGates())
         await warn_of_disabled_gates(cast("Any", Api()), FeatureGates(node_overlay=True))
-    (line,) = caplog.records
+    (line,) = [record for record in caplog.records if record.name == loggers.SETTINGS.name]
     assert vars(line)["kind"] == "NodeOverlay"
     assert vars(line)["setting"] == "FEATURE_GATES=NodeOverlay=true"
