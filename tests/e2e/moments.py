@@ -72,7 +72,10 @@ class Moments:
 
 @asynccontextmanager
 async def recorded(kube: Kube, selector: str, resources: Sequence[Resource]) -> AsyncIterator[Moments]:
-    """Record all changes of the objects with these labels, until everything that was there at the end is recorded."""
+    """Record all changes of the objects with these labels.
+
+    What was there at the beginning is recorded before this yields, and what was there at the end before this ends.
+    """
     moments = Moments()
 
     async def watch(resource: Resource) -> None:
@@ -101,6 +104,7 @@ async def recorded(kube: Kube, selector: str, resources: Sequence[Resource]) -> 
 
     tasks = [asyncio.create_task(watch(resource), name=f"watch {resource.plural}") for resource in resources]
     try:
+        await until(complete)
         yield moments
         await until(complete)
     finally:

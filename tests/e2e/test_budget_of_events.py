@@ -11,6 +11,7 @@ from tenon.messages.base import ActivityName
 from tenon.node.state import Stage
 from tests.e2e.conftest import MakePool
 from tests.e2e.histories import activities, billable, kind, runs_of
+from tests.e2e.lives import life_of
 from tests.e2e.pools import NAMESPACE, SMALL
 from tests.workflows.waiting import until
 from workflows import names
@@ -65,6 +66,7 @@ async def test_a_life_without_incident_is_cheap(
     await until(guests_left)
     await pool.scale(0)
     await pool.gone(claim["metadata"]["name"])
+    await life_of(client, sandbox, claim["metadata"]["name"])  # or the start of the last step may not be recorded yet
 
     _, last = runs = await runs_of(client, workflow_id, first_run)
     # Whatever the guests caused would stand between the rest and the update that ends it, whose task has 3 events.

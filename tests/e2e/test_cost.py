@@ -86,8 +86,10 @@ async def test_what_a_churn_of_nodes_cost_is_what_ec2_charges(
     async def sampled() -> bool:
         read = await asyncio.to_thread(lambda: list(entries(record, start)))
         samples = [entry for entry in read if isinstance(entry, CostEntry)]
-        rows = {(row.pool, row.namespace) for entry in samples for row in entry.rows if row.of == "pods"}
-        return {(bank.name, BANK), (shop.name, "default")} <= rows
+        rows = [row for entry in samples for row in entry.rows]
+        pods = {(row.pool, row.namespace) for row in rows if row.of == "pods"}
+        daemons = {row.pool for row in rows if row.of == "daemons"}
+        return {(bank.name, BANK), (shop.name, "default")} <= pods and shop.name in daemons
 
     await until(sampled, within=WITHIN)
 

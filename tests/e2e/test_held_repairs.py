@@ -57,15 +57,18 @@ async def test_n15_126_a_pod_that_may_not_be_disrupted_goes_at_the_bound_or_keep
     await policies.state(bounded.name, {**DEADLOCK, "terminationGracePeriod": BOUND})
     await policies.state(endless.name, DEADLOCK)
     names: dict[str, str] = {}
+    nodes: list[str] = []
     for pool in (bounded, endless):
         await pool.deploy(1, annotations=KEPT)
     for pool in (bounded, endless):
         await pool.running(1)
         (claim,) = await pool.settled(1)
         names[pool.name] = claim["metadata"]["name"]
-        deadlock(sandbox, claim["status"]["nodeName"])
-
+        nodes.append(claim["status"]["nodeName"])
     (doomed,) = await bounded.pods()
+    for node in nodes:  # only now, because the first repair begins at once
+        deadlock(sandbox, node)
+
     claim = await leaves(bounded, names[bounded.name])
     deadline = datetime.fromisoformat(claim["metadata"]["annotations"][labels.TERMINATION_TIMESTAMP])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.resources import EC2NODECLASSES, NODEPOOLS, PODS
+from activities.kubernetes.resources import DEPLOYMENTS, EC2NODECLASSES, NODEPOOLS, PODS
 from sandbox.cluster import Sandbox
 from tests.deploy.user_of_karpenter_1_15 import manifests
 from tests.e2e.pools import NAMESPACE, WITHIN, condition
@@ -46,5 +46,11 @@ async def test_n15_641_n15_642_a_pod_gets_a_node_with_every_field_of_1_15(
         assert reported["reason"] == "InvalidKubeletConfiguration"
         assert "did you mean topologyManagerPolicy?" in reported["message"]
     finally:
-        deleted = ("delete", "--ignore-not-found", "--timeout=120s", "-f", "-")
+        deleted = ("delete", "--ignore-not-found", "--wait=false", "-f", "-")
         await asyncio.to_thread(sandbox.kubectl, *deleted, stdin=text)
+
+        async def gone() -> bool:
+            remainder = [await kube.get(resource, NAME) for resource in (NODEPOOLS, EC2NODECLASSES)]
+            return not any([*remainder, await kube.get(DEPLOYMENTS, NAME, NAMESPACE)])
+
+        await until(gone, within=WITHIN)

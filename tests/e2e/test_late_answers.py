@@ -51,7 +51,7 @@ async def test_aws014_aws049_pods_run_on_one_instance_each_although_all_is_seen_
 async def test_a_node_that_is_deleted_as_it_starts_leaves_no_instance(make_pool: MakePool) -> None:
     """Its instance may not be seen yet. It ends all the same."""
     pool = await make_pool(requirements=SMALL)
-    await pool.deploy(1)
+    await pool.pod("one")
     launched: list[str] = []
 
     async def bought() -> bool:
@@ -59,7 +59,7 @@ async def test_a_node_that_is_deleted_as_it_starts_leaves_no_instance(make_pool:
         return bool(launched) and bool(pool.instances())
 
     await until(bought)
-    await pool.scale(0)
+    await pool.delete_pod("one")  # it is gone at once, so that no second node is bought for it
     await pool.kube.delete(NODECLAIMS, launched[0])
     await pool.gone(launched[0])
     assert [

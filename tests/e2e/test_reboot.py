@@ -54,6 +54,12 @@ async def test_n15_151_a_node_reboots_in_place_and_pods_that_cannot_be_evicted_r
     done = await asyncio.to_thread(tenon, "node", "reboot", name, "--reason", "a test", "--grace-period", "6s")
     assert done.returncode == 0, done.stderr
     assert "1 pod left, which ride through the reboot" in done.stdout
+
+    async def restarted() -> bool:
+        """The kubelet reports its containers after its Node."""
+        return [restarts(item) for item in await pool.pods()] == [restarts(pod) + 1]
+
+    await until(restarted)
     after, (rode,) = await node_of(kube, claim), await pool.running(1)
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert boot_id(after) != boot_id(before)

@@ -100,8 +100,7 @@ async def test_n15_128_nodes_that_fall_silent_are_repaired_within_the_budget_unt
         await until(all_are_replaced, within=WITHIN)
         await pool.running(FLEET, within=WITHIN)
 
-        for name in at_once:
-            await asyncio.to_thread(ec2.silence_kubelet, machine_of[name])
+        await asyncio.gather(*(asyncio.to_thread(ec2.silence_kubelet, machine_of[name]) for name in at_once))
         await pool.seen(pool.name, "NodeRepairBlocked", "More than 20%")
         assert not any(is_repaired(claim) for claim in await present(at_once))
         recovered, others = at_once[:2], at_once[2:]

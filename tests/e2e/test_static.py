@@ -46,6 +46,12 @@ async def test_sch100_kubectl_scale_makes_nodes_and_takes_empty_ones_first(
     claim_after = await pool.claim_of(pod)
     assert len(await pool.claims()) == 3, "the pod has landed on a node that was there"
 
+    async def noticed() -> bool:
+        """The leader writes it from what it decides from, so the node is not empty for it any more."""
+        claim = await pool.kube.get(NODECLAIMS, claim_after)
+        return "lastPodEventTime" in (claim or {})["status"]
+
+    await until(noticed)
     scale(1)
     for claim in claims:
         if claim["metadata"]["name"] != claim_after:

@@ -83,6 +83,7 @@ async def test_an_operator_finds_a_blocked_node_and_forces_its_drain_in_the_dial
         await expect(option).to_contain_text("DANGER: deletes all pods of the node at once")
         await ui.picture("signal", option)
         await ui.send(dialog, "force_drain", WHO)
+        life = await life_of(client, sandbox, name)  # the page waits for less time than a node may need to go
         await ui.expect_status("Completed")
         await ui.page.get_by_role("tab", name="Timeline").click()
         await ui.picture("leaves", height=1300)
@@ -94,7 +95,6 @@ async def test_an_operator_finds_a_blocked_node_and_forces_its_drain_in_the_dial
         assert "The node is gone" in shown
         await ui.picture("gone", tab, height=1500)
 
-    life = await life_of(client, sandbox, name)
     assert any("force drain requested (ann): its disk is slow, OPS-12" in entry.text for entry in life.timeline)
     assert life.pods_evicted == 1
 

@@ -108,7 +108,7 @@ async def test_sch070_of_two_pods_with_a_claim_of_one_pod_at_a_time_the_second_f
     disks: Disks, make_pool: MakePool
 ) -> None:
     """kube-scheduler would refuse the second one on any node."""
-    pool = await make_pool(requirements=SMALL)
+    pool = await make_pool(requirements=SMALL, consolidate_after="Never")  # the node is empty for a moment
     await disks.volume(pool.name, ZONES[1], modes=["ReadWriteOncePod"])
     await disks.claim(pool.name, volumeName=pool.name, accessModes=["ReadWriteOncePod"])
     for name in ("one", "two"):

@@ -100,7 +100,7 @@ async def test_why_names_what_keeps_a_pod_pending(make_pool: MakePool, tenon: Ru
 
     async def refused() -> bool:
         shown = await asyncio.to_thread(tenon, "why", f"pod/{NAMESPACE}/{name}")
-        return f"NodePool {pool.name}:" in shown.stdout
+        return f"NodePool {pool.name}:" in shown.stdout and "kube-scheduler: " in shown.stdout
 
     await until(refused)
     shown = await page(tenon, "why", f"{NAMESPACE}/{name}")

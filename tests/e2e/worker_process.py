@@ -20,6 +20,7 @@ from tests.machine_speed import slowness
 from tests.preloaded_worker import ForkedWorker, PreloadedWorker
 
 STOP_SECONDS = 60.0
+"""For a machine that is not slow."""
 
 
 def environment(sandbox: Sandbox, replica: int = 0, /, **changes: str | None) -> dict[str, str]:
@@ -87,7 +88,7 @@ class WorkerProcess(Worker):
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         try:
-            return self._process.wait(self.stops_within)
+            return self._process.wait(self.stops_within * slowness())
         except subprocess.TimeoutExpired:
             for child in self._children():
                 child.kill()
