@@ -104,7 +104,7 @@ class WorkerProcess(Worker):
         for child in self._children():
             child.kill()
         self._process.send_signal(signal.SIGCONT)
-        return self._process.wait(STOP_SECONDS)
+        return self._process.wait(STOP_SECONDS * slowness())
 
     def freeze(self) -> None:
         """Stop all its processes where they are: connections stay open, and nothing is said on them."""
@@ -121,7 +121,7 @@ class WorkerProcess(Worker):
         assert not isinstance(self._process, ForkedWorker), "set `preloaded` to None, so that the worker is started"
         (child,) = [child for child in self._children() if f"worker.runtime.{name}_process" in child.cmdline()]
         child.kill()
-        return self._process.wait(STOP_SECONDS)
+        return self._process.wait(STOP_SECONDS * slowness())
 
     def memory(self) -> dict[str, int]:
         """The resident bytes of each of its processes, by what it runs."""
