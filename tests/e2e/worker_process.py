@@ -16,7 +16,7 @@ import psutil
 
 from sandbox.cluster import Sandbox
 from tests.e2e.worker import READY_SECONDS, Worker
-from tests.machine_speed import slowness
+from tests.machine_speed import patiently, slowness
 from tests.preloaded_worker import ForkedWorker, PreloadedWorker
 
 STOP_SECONDS = 60.0
@@ -63,9 +63,8 @@ class WorkerProcess(Worker):
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
-        deadline = time.monotonic() + READY_SECONDS * slowness()
         why = ""
-        while time.monotonic() < deadline:
+        for _ in patiently(READY_SECONDS):
             assert self._process.poll() is None, f"the worker ended with {self._process.returncode}: see {self.log}"
             why = self._unready()
             if unready in why if unready else not why:
@@ -88,12 +87,20 @@ class WorkerProcess(Worker):
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         try:
-            return self._process.wait(self.stops_within * slowness())
+            return self._ends_within(self.stops_within)
         except subprocess.TimeoutExpired:
             for child in self._children():
                 child.kill()
             self._process.send_signal(signal.SIGKILL)
             return self._process.wait()
+
+    def _ends_within(self, seconds: float) -> int:
+        """Its exit status, once it has ended; longer on a machine that is slow when they are over."""
+        assert self._process is not None
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return self._process.wait(seconds * (slowness() - 1.0))
 
     def crash(self) -> int:
         """Kill both its processes, frozen or not; the exit status of what had started them.
@@ -104,7 +111,7 @@ class WorkerProcess(Worker):
         for child in self._children():
             child.kill()
         self._process.send_signal(signal.SIGCONT)
-        return self._process.wait(STOP_SECONDS * slowness())
+        return self._ends_within(STOP_SECONDS)
 
     def freeze(self) -> None:
         """Stop all its processes where they are: connections stay open, and nothing is said on them."""
@@ -121,7 +128,7 @@ class WorkerProcess(Worker):
         assert not isinstance(self._process, ForkedWorker), "set `preloaded` to None, so that the worker is started"
         (child,) = [child for child in self._children() if f"worker.runtime.{name}_process" in child.cmdline()]
         child.kill()
-        return self._process.wait(STOP_SECONDS * slowness())
+        return self._ends_within(STOP_SECONDS)
 
     def memory(self) -> dict[str, int]:
         """The resident bytes of each of its processes, by what it runs."""
