@@ -5,6 +5,7 @@ EC2 refuses the cheap types of two NodePools. What it still sells costs many tim
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +19,8 @@ from sandbox.ec2.prices import read_prices
 from tenon.apis import labels
 from tenon.apis.nodepool import CAPACITY_AVAILABLE
 from tests.e2e.conftest import MakePool, Run
-from tests.e2e.pools import Object, Pool, condition
+from tests.e2e.moments import recorded
+from tests.e2e.pools import KEY, Object, Pool, condition
 from tests.faults.conftest import Observe
 from tests.workflows.waiting import until
 
@@ -73,15 +75,24 @@ async def test_wsh01_what_a_shortage_says_and_which_nodes_it_leaves(
     buys = await make_pool(requirements=ONLY, capacity_types=[labels.ON_DEMAND], consolidate_after="Never")
     waits = await make_pool(requirements=ONLY, capacity_types=[labels.ON_DEMAND])
     await waits.kube.patch(NODEPOOLS, waits.name, WAITS)
-    async with observe(buys, waits) as observations:
+    await buys.kube.patch(NODEPOOLS, buys.name, {"metadata": {"labels": {KEY: buys.name}}})  # to record it by
+    async with (
+        observe(buys, waits) as observations,
+        recorded(buys.kube, f"{KEY}={buys.name}", (NODEPOOLS,)) as moments,
+    ):
         await buys.deploy(1)
         await until(lambda: failed_scheduling(buys, "EC2 has no on-demand capacity for"))
+        uid = (await buys.read())["metadata"]["uid"]
 
-        async def pool_says_so() -> bool:
-            result = condition(await buys.read(), CAPACITY_AVAILABLE)
-            return result.get("status") == "False" and "NodeClaims found no capacity" in result["message"]
+        async def pool_said_so() -> bool:
+            """It may have got its node by now, and says that EC2 has capacity again."""
+            results = [condition(state, CAPACITY_AVAILABLE) for state in moments.states(uid)]
+            return any(
+                result.get("status") == "False" and "NodeClaims found no capacity" in result["message"]
+                for result in results
+            )
 
-        await until(pool_says_so)
+        await until(pool_said_so)
         await buys.running(1)
         (dear,) = await buys.settled(1)
         usual = mark(dear)
@@ -89,8 +100,13 @@ async def test_wsh01_what_a_shortage_says_and_which_nodes_it_leaves(
 
         await waits.deploy(1)
         await until(lambda: failed_scheduling(waits, "the pod waits because "))
-        rows = json.loads(tenon("node", "list", "--blocked", "-o", "json").stdout)
-        assert any("waits for a cheaper node" in row["why"] for row in rows if row["nodePool"] == waits.name)
+
+        async def listed() -> bool:
+            """The provisioner knows the answer of a plan a moment after the pods' events."""
+            rows = json.loads((await asyncio.to_thread(tenon, "node", "list", "--blocked", "-o", "json")).stdout)
+            return any("waits for a cheaper node" in row["why"] for row in rows if row["nodePool"] == waits.name)
+
+        await until(listed)
 
         observations.may_move(buys)
         await buys.kube.patch(NODEPOOLS, buys.name, CONSOLIDATES)

@@ -128,14 +128,15 @@ async def test_a_hundred_mixed_orphans_end_clean(
             for ghost in ghosts:
                 await begin_ghost(client, cluster, ghost)
             await until(lambda: none_ready(kube, lost))
-            fresh = await asyncio.to_thread(
-                catalogue.apply, sandbox, "orphans", count=FRESH, seed=5, age=0.0, kinds="instance,launch-template"
-            )
 
             waiting = await sweep(client, cluster)
             assert own | joined <= set(await asyncio.to_thread(running, ec2)), "so many wait for a person"
             assert await told(kube, "GarbageCollectionHeldBack", {"instances have no NodeClaim"}) == set()
             many = sum(row.held_back for row in waiting.figures.values())
+            # Last, because their grace of 30 seconds must last until this sweep has looked at them.
+            fresh = await asyncio.to_thread(
+                catalogue.apply, sandbox, "orphans", count=FRESH, seed=5, age=0.0, kinds="instance,launch-template"
+            )
             report = await confirmed_sweep(client, cluster, many)
         assert not report.unread
         assert not report.faults

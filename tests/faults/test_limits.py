@@ -15,7 +15,7 @@ async def test_a_second_batch_counts_what_the_first_may_become(make_pool: MakePo
     """Two nodes of 2 CPU are on order for pods that request half of it; a third one would break the limit of 5."""
     pool = await make_pool(requirements=SMALL, consolidate_after="Never")
     await kube.patch(NODEPOOLS, pool.name, {"spec": {"limits": {"cpu": "5"}}})
-    ec2.hold("CreateFleet")
+    ec2.hold("CreateFleet", count=None)  # also what a client repeats that waited for half a minute
     await pool.deploy(2)
 
     async def both_on_order() -> bool:
@@ -43,9 +43,16 @@ async def test_wsh36_a_second_batch_counts_what_the_first_may_cost(
 ) -> None:
     """Two nodes are on order, which may cost all of the limit; a third one waits until it is known what they cost."""
     pool = await make_pool(requirements=SMALL, consolidate_after="Never")
-    await _limit_cost(kube, pool.name, "0.30")
-    ec2.hold("CreateFleet")
+    await _limit_cost(kube, pool.name, "0.01")  # lets nothing through, so that both pods are in one batch
+    ec2.hold("CreateFleet", count=None)  # also what a client repeats that waited for half a minute
     await pool.deploy(2)
+
+    async def both_wait() -> bool:
+        events = [await pool.events(pod["metadata"]["name"], "FailedScheduling") for pod in await pool.pods("web")]
+        return [any(labels.MAX_HOURLY_COST in item["message"] for item in of_pod) for of_pod in events] == [True, True]
+
+    await until(both_wait)
+    await _limit_cost(kube, pool.name, "0.30")
 
     async def both_on_order() -> bool:
         return len(await pool.claims()) == 2

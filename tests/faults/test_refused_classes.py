@@ -10,8 +10,9 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODEPOOLS
 from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
+from tenon.messages.provisioning import LaunchBreaker
 from tests.e2e.conftest import MakePool
-from tests.e2e.pools import KEY, Pool, condition
+from tests.e2e.pools import KEY, Object, Pool, condition
 from tests.faults.breakers import breaker_of
 from tests.faults.conftest import Observe
 from tests.workflows.waiting import until
@@ -42,6 +43,18 @@ async def test_lif01_pods_of_a_refused_class_run_on_another_class_at_once(
     async with observe(first, second) as observations:
         ec2.fault("CreateFleet", "InvalidParameter", message=OTHER_NETWORK, count=None, value=first.name)
         await first.deploy(6)
+        reasons: list[tuple[LaunchBreaker, Object]] = []
+
+        async def held_back() -> bool:
+            breaker = await breaker_of(client, sandbox, node_class=first.name)
+            hold = condition(await first.read(), "NodeLaunchHealthy")
+            if breaker is None or hold.get("status") != "False":
+                return False
+            reasons.append((breaker, hold))
+            return True
+
+        await until(held_back)  # read now: a breaker expires after two minutes, once no claim is left that probes
+        ((breaker, hold),) = reasons
         await first.running(6)
         assert first.instances() == []
 
@@ -49,10 +62,7 @@ async def test_lif01_pods_of_a_refused_class_run_on_another_class_at_once(
             return not await first.claims()
 
         await until(given_up)
-        breaker = await breaker_of(client, sandbox, node_class=first.name)
-        assert breaker is not None
         assert breaker.reason == "SecurityGroupSubnetVPCMismatch"
-        hold = condition(await first.read(), "NodeLaunchHealthy")
         assert (hold["status"], hold["reason"]) == ("False", "SecurityGroupSubnetVPCMismatch")
         assert f"EC2NodeClass {first.name}" in hold["message"]
         assert condition(await second.read(), "NodeLaunchHealthy").get("status") != "False"

@@ -8,13 +8,13 @@ import time
 from temporalio.client import Client
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
+from activities.kubernetes.resources import EC2NODECLASSES, EVENTS, NODECLAIMS, NODEPOOLS
 from activities.node.launch_breakers import FIRST_LAUNCHES
 from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from tenon.apis import labels
 from tests.e2e.conftest import MakePool, Run
-from tests.e2e.pools import KEY, ROOMY, SMALL, condition
+from tests.e2e.pools import KEY, ROOMY, SMALL, Pool, condition
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.breakers import breaker_of
 from tests.faults.conftest import Observe
@@ -25,6 +25,23 @@ PODS = 45
 """Of three to a node: more NodeClaims than EC2 is asked calls for them."""
 PROBES = 3
 """Refused calls in a row that the drill waits for. Each waits twice as long as the one before."""
+
+
+async def deploy_in_one_batch(pool: Pool) -> None:
+    """Deploy the pods under a limit without room for any node, and lift it once Tenon has planned each of them."""
+    await pool.kube.patch(NODEPOOLS, pool.name, {"spec": {"limits": {"cpu": "0"}}})
+    await pool.deploy(PODS)
+
+    async def all_wait() -> bool:
+        events = await pool.kube.list(EVENTS, field_selector="reason=FailedScheduling")
+        planned = {
+            event["involvedObject"]["name"] for event in events if "its limit leaves no room" in event["message"]
+        }
+        pods = {pod["metadata"]["name"] for pod in await pool.pods()}
+        return len(pods) == PODS and pods <= planned
+
+    await until(all_wait)
+    await pool.kube.patch(NODEPOOLS, pool.name, {"spec": {"limits": None}})  # all are planned again at once
 
 
 async def test_lif01_many_pods_that_ec2_refuses_cost_a_few_calls_and_stop_no_others(
@@ -42,7 +59,7 @@ async def test_lif01_many_pods_that_ec2_refuses_cost_a_few_calls_and_stop_no_oth
         ec2.fault(
             "CreateFleet", "UnauthorizedOperation", status=403, message="you may not", count=None, value=refused.name
         )
-        await refused.deploy(PODS)
+        await deploy_in_one_batch(refused)
 
         async def held() -> bool:
             return condition(await refused.read(), "NodeLaunchHealthy").get("status") == "False"

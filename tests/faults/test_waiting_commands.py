@@ -66,7 +66,12 @@ async def test_dis63_a_pod_gets_its_node_while_more_commands_wait_than_there_are
         await other.running(1)
         assert wait <= await waiting(), "the commands still wait"
         query = "WorkflowType = 'DisruptionCommand' AND ExecutionStatus = 'Running'"
-        assert len([workflow async for workflow in client.list_workflows(query)]) > SLOTS
+
+        async def listed() -> bool:
+            """Temporal lists workflows a moment after they began."""
+            return len([workflow async for workflow in client.list_workflows(query)]) > SLOTS
+
+        await until(listed)
     finally:
         ec2.clear_boot()
         await asyncio.to_thread(few.stop)
