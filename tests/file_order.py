@@ -11,6 +11,7 @@ import json
 import random
 import sys
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -47,15 +48,18 @@ def in_order(items: list[pytest.Item], seed: int | None) -> list[pytest.Item]:
     return sorted(items, key=lambda item: place[item.path])
 
 
-def measured(records: Path) -> dict[str, float]:
-    """How long the slow files took, in seconds, by the records of a run; the slowest first."""
+def measured(records: Path, earlier: Mapping[str, float]) -> dict[str, float]:
+    """How long the slow files took, in seconds, by the records of a run; the slowest first.
+
+    A file that the run did not take, such as a drill, is as slow as ``earlier`` says.
+    """
     from tests.audit import read
 
     seconds = defaultdict[str, float](float)
     for run in read(records):
         for test in run.tests:
             seconds[test.test.partition("::")[0].removeprefix("tests/")] += test.ended - test.began
-    slowest = sorted(seconds.items(), key=lambda second: -second[1])
+    slowest = sorted({**earlier, **seconds}.items(), key=lambda second: -second[1])
     return {file: round(occupancy) for file, occupancy in slowest if occupancy >= SLOW_SECONDS}
 
 
@@ -76,4 +80,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 if __name__ == "__main__":
-    TABLE.write_text(json.dumps(measured(Path(sys.argv[1])), indent=1) + "\n", encoding="utf-8")
+    table = measured(Path(sys.argv[1]), json.loads(TABLE.read_text(encoding="utf-8")))
+    TABLE.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
