@@ -58,10 +58,12 @@ class AccountCommitmentsController(Controller):
         """Read the commitments if it is time."""
         if self._clock() < self._next_read:
             return None
-        self._next_read = self._clock() + EVERY
         own_ids = frozenset(claim.instance_id for claim in self._cache.claims if claim.instance_id)
         try:
             self._store.replace(await asyncio.to_thread(self._reader.read, self._cluster, own_ids))
+            self._next_read = (
+                self._clock() + EVERY
+            )  # not after a failure: without the first read, plans know of nothing
         except EC2Error as error:
             if not error.unauthorized:
                 raise

@@ -66,13 +66,16 @@ async def test_the_account_is_read_every_ten_minutes_with_the_clusters_instances
     assert await account.after(1) == 1
 
 
-async def test_an_error_that_is_not_about_rights_leaves_what_was_read() -> None:
+async def test_an_error_that_is_not_about_rights_leaves_what_was_read_and_is_tried_again_at_once() -> None:
     account = Account()
     await account.after(0)
     account.error = EC2Error("InternalServerException", "not now", operation="DescribeSavingsPlans")
     with pytest.raises(EC2Error):
         await account.after(EVERY)
     assert account.store.coverage(()).remaining == (PLAN,)
+    account.error = None
+    assert await account.after(0) == 1, "the pause after a failure is that of all controllers"
+    assert await account.after(EVERY - 1) == 0
 
 
 async def test_without_the_right_one_line_says_so_and_nothing_is_covered(caplog: pytest.LogCaptureFixture) -> None:
