@@ -53,8 +53,10 @@ class Fault:
 
     def meets(self, action: str, parameters: Mapping[str, str]) -> bool:
         """Whether the fault applies to the next call, of this action. Draws a random number if ``chance`` is
-        below 1.
+        below 1. A dry run has no effect, so a fault that follows an effect is kept for a call with one.
         """
+        if self.after_effect and parameters.get("DryRun") == "true":
+            return False
         if self.value and self.value not in parameters.values():
             return False
         return self.action in ("*", action) and (self.chance >= 1 or self._random.random() < self.chance)

@@ -28,6 +28,8 @@ def test_injected_errors_end_after_their_count(aws: Aws) -> None:
 
 def test_an_error_after_the_effect_leaves_the_instance_and_the_token_finds_it(aws: Aws) -> None:
     aws.admin.fault("CreateFleet", "InternalError", status=500, after_effect=True)
+    with pytest.raises(ClientError, match="DryRunOperation"):  # it has no effect that the error could follow
+        aws.fleet(DryRun=True)
     with pytest.raises(ClientError, match="InternalError"):
         aws.fleet(ClientToken="one")
     instances = [instance["id"] for instance in aws.admin.instances()]
