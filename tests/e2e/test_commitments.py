@@ -61,7 +61,14 @@ async def test_wsh38_reserved_instances_are_used_until_they_are_used_up(
     assert "Plans do not use Reserved Instances and Savings Plans" in doctor.stdout
     assert "ec2:DescribeReservedInstances" in doctor.stdout
     ec2.reserved_instances("m5.large", 2)
+    reads = len(ec2.calls("DescribeReservedInstances"))
     with committed(sandbox, worker):
+
+        async def worker_has_read() -> bool:
+            """The worker itself, because no command of this test has asked yet."""
+            return len(ec2.calls("DescribeReservedInstances")) > reads
+
+        await until(worker_has_read)
         assert "commitments" not in tenon("doctor", ENABLE_COMMITMENTS="true").stdout
         more = manifest(pool, tmp_path / "pod.json")
 

@@ -6,6 +6,7 @@ import asyncio
 from datetime import datetime, timedelta
 
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, PDBS, PODS
 from sandbox.cluster import Sandbox
@@ -120,7 +121,10 @@ async def test_wsh28_qrk13_expired_nodes_wait_for_budgets_where_the_nodepool_ask
 
     async def wait() -> bool:
         workflow_handles = [client.get_workflow_handle(names.nodeclaim_id(sandbox.cluster_name, name)) for name in old]
-        states = [await item.query(NodeClaimWorkflow.status) for item in workflow_handles]
+        try:
+            states = [await item.query(NodeClaimWorkflow.status) for item in workflow_handles]
+        except RPCError:  # no worker answered in time
+            return False
         return all(EXPIRY_WAITS in {line.text for line in state.timeline} for state in states)
 
     await until(wait, within=WITHIN)

@@ -39,10 +39,14 @@ async def test_why_tells_the_life_of_a_node_and_replay_makes_its_plan_again(
     name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
     (instance,) = pool.instances(name)
 
+    async def plan_is_recorded() -> bool:
+        """The planner records a plan once its inputs are kept; the node may be ready by then."""
+        return f"created it for 1 pod: {pod}  [record]" in await page(tenon, "why", node)
+
+    await until(plan_is_recorded)
     live = await page(tenon, "why", node)
     print(live)
     assert live.startswith(f"NodeClaim {name} ({node}, {instance['id']}) of NodePool {pool.name} is ")
-    assert f"created it for 1 pod: {pod}  [record]" in live
     assert "the cheapest of" in live
     without_record = await page(tenon, "why", node, RECORD_SINKS=None, TENON_RECORD="")
     assert f"1 pod: {pod}  [Temporal]" in without_record
