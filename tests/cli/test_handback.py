@@ -11,6 +11,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.kubernetes.client import Kube
 from cli.switching.clearing import StillLeadsError, end_workflows, marks_removed, wait_until_lease_free
+from tests.workflows.waiting import until
 from worker.runtime.leader.garbage_collection_schedule import ensure_schedule
 from workflows import names
 from workflows.garbage_collection import schedule_id
@@ -30,6 +31,13 @@ async def test_every_workflow_of_the_cluster_ends_and_none_of_another(
         ):
             await client.start_workflow(kind, id=workflow_id, task_queue=names.task_queue(name))
         await ensure_schedule(client, name)
+
+    async def are_listed() -> bool:
+        """Temporal lists workflows a moment after their start."""
+        of_cluster = f"TaskQueue = '{names.task_queue(cluster)}' AND ExecutionStatus = 'Running'"
+        return (await client.count_workflows(of_cluster)).count == 3
+
+    await until(are_listed)
     assert await end_workflows(client, cluster) == 3
     assert await end_workflows(client, cluster) == 0, "to hand back twice is harmless"
     workflows = {workflow.id async for workflow in client.list_workflows("ExecutionStatus = 'Running'")}

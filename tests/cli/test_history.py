@@ -24,6 +24,7 @@ from tenon.record.lines import line_of
 from tests.activities.record.kept import KeptRecord
 from tests.worker.record.entries import AT, launch, refusal, removal
 from tests.workflows.fake_steps import FakeSteps, command
+from tests.workflows.waiting import until
 from worker.runtime.temporal.recorded_workflows import RecordInterceptor
 from workflows import names
 from workflows.disruption_command import DisruptionCommandWorkflow
@@ -185,6 +186,13 @@ async def test_a_command_is_read_from_temporal_and_appears_once_if_it_is_recorde
     path = tmp_path / "record.jsonl"
     path.write_text("".join(f"{line_of(entry)}\n" for entry in memory.entries))
     arguments = (explained.id, "--cluster", cluster, "--since", "2020-01-01", "--until", "2100-01-01", "-o", "json")
+
+    async def is_listed() -> bool:
+        """Temporal lists workflows, and that they ended, a moment later."""
+        answer = await asyncio.to_thread(tenon, *arguments)
+        return answer.exit_code == 0 and len(json.loads(answer.stdout)) == 2
+
+    await until(is_listed)
     alone = await asyncio.to_thread(tenon, *arguments)
     merged = await asyncio.to_thread(tenon, *arguments, "--record", str(path))
     assert kinds(alone) == kinds(merged) == ["command", "command-end"]

@@ -79,6 +79,8 @@ def tenon(temporal: WorkflowEnvironment, cluster: str, fleet: FakeFleet, monkeyp
     """Runs ``tenon rollout`` where Temporal answers."""
     monkeypatch.setenv("TEMPORAL_ADDRESS", temporal.client.service_client.config.target_host)
     monkeypatch.setenv("CLUSTER_NAME", cluster)
+    monkeypatch.setattr("cli.rollout_view.reading.QUERY_TIMEOUT", timedelta(seconds=60))  # a busy machine needs it
+    monkeypatch.setattr(requests, "ANSWERED_WITHIN", timedelta(seconds=60))
     return run
 
 

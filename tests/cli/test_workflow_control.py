@@ -11,13 +11,21 @@ from activities.clock import utc_now
 from cli.fleet_view.workflow_control import KEEP_FOR, ControlError, WorkflowControl
 from tenon.apis.reasons import camel_case
 from tests.cli.nodes.blocked_node import NAME, blocked, listed
-from tests.cli.test_disruptions import running
+from tests.cli.test_disruptions import PATIENCE, running
 from tests.workflows.fake_steps import FakeSteps, command
 from tests.workflows.guarded_node import BUDGET, Guarded, state_of
 from tests.workflows.node_workflow import Handle
 from tests.workflows.waiting import until
 
 pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Temporal gets as long for an answer as a busy machine takes for it."""
+    for limit in ("ANSWER_SECONDS", "COMMAND_SECONDS"):
+        monkeypatch.setattr(f"cli.fleet_view.workflow_control.{limit}", PATIENCE.total_seconds())
+    monkeypatch.setattr("cli.command_reading.QUERY_TIMEOUT", PATIENCE)
 
 
 async def test_keep_and_drain_say_who_asked_and_a_blocked_node_is_listed(

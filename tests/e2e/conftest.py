@@ -30,7 +30,8 @@ Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
 NewPool: TypeAlias = Callable[..., AbstractAsyncContextManager[Pool]]
 MakePool: TypeAlias = Callable[..., Any]
 MakeWorker: TypeAlias = Callable[..., Worker]
-COMMAND_SECONDS = 280
+COMMAND_SECONDS = 780
+"""Ends a command that hangs before pytest ends its test. A teardown waits minutes for the heartbeats of what died."""
 
 
 @pytest.fixture(scope="session")

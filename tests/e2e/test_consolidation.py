@@ -62,7 +62,8 @@ async def test_dis_05_a_node_is_replaced_by_a_cheaper_one(make_pool: MakePool) -
     """Most of what it was bought for is gone. The new node is of another, cheaper type."""
     pool = await make_pool(consolidate_after="Never", requirements=ON_DEMAND)
     await pool.deploy(1, app="big", cpu="14")
-    await pool.deploy(1, app="small", cpu="500m")
+    await pool.running(1)
+    await pool.deploy(1, app="small", cpu="500m")  # first in a batch of its own, it would get a small node
     await pool.running(2)
     (old,) = await pool.settled(1)
     name = old["metadata"]["name"]
@@ -83,7 +84,8 @@ async def test_wsh01_a_pool_whose_moves_do_not_pay_waits_and_says_so(
     """Two commands report that they saved less than predicted. A node stays that would be replaced, until one pays."""
     pool = await make_pool(consolidate_after="Never", requirements=ON_DEMAND)
     await pool.deploy(1, app="big", cpu="14")
-    await pool.deploy(1, app="small", cpu="500m")
+    await pool.running(1)
+    await pool.deploy(1, app="small", cpu="500m")  # first in a batch of its own, it would get a small node
     await pool.running(2)
     (old,) = await pool.settled(1)
     claim, node = old["metadata"]["name"], old["status"]["nodeName"]

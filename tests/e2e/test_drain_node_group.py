@@ -17,6 +17,7 @@ from sandbox.kwok import KUBELET_ANNOTATION, NODE_ANNOTATION
 from tenon.kube.conditions import is_true
 from tests.e2e.conftest import MakePool, Run
 from tests.e2e.pools import KEY, NAMESPACE, SMALL, WITHIN, Object, Pool
+from tests.machine_speed import slowness
 from tests.workflows.waiting import until
 
 RESOURCES = {"cpu": "2", "memory": "8Gi", "pods": "20", "ephemeral-storage": "20Gi"}
@@ -136,7 +137,8 @@ async def test_the_pods_move_within_their_budget_and_the_group_ends(
     assert refused.returncode == 2
     assert "add --yes" in refused.stderr
 
-    stopped = await asyncio.to_thread(drain, "--yes", "--at-once", "2", "--timeout", "60s")
+    patience = f"{min(60 * slowness(), 180):.0f}s"  # in which Tenon must buy a node for the other pod
+    stopped = await asyncio.to_thread(drain, "--yes", "--at-once", "2", "--timeout", patience)
     assert stopped.returncode == 1, stopped.stdout + stopped.stderr
     assert "do-not-disrupt" in stopped.stderr
 

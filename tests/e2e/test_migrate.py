@@ -161,8 +161,10 @@ async def test_qrk15_what_karpenter_hashed_is_hashed_again_and_never_drifts(stor
 
     async def rehashed() -> bool:
         result = [await story.pool.read(), *await story.pool.claims()]
-        versions = {(o["metadata"].get("annotations") or {}).get("karpenter.sh/nodepool-hash-version") for o in result}
-        return versions == {NODEPOOL_VERSION}
+        annotations = [obj["metadata"].get("annotations") or {} for obj in result]
+        pools = {marks.get("karpenter.sh/nodepool-hash-version") for marks in annotations}
+        classes = {marks.get("karpenter.k8s.aws/ec2nodeclass-hash-version") for marks in annotations[1:]}
+        return (pools, classes) == ({NODEPOOL_VERSION}, {EC2NODECLASS_VERSION})
 
     await until(rehashed)
     pool, claim = await story.pool.read(), await story.read("settled")

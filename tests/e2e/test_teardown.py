@@ -77,6 +77,7 @@ def others(sandbox: Sandbox) -> set[str]:
     return {sandbox.ec2().plant_instance(tags_of(OTHER, f"{OTHER}-{number}")) for number in range(3)}
 
 
+@pytest.mark.timeout(2400)
 async def test_a_cluster_is_drained_and_ended_although_worker_and_temporal_are_killed(
     sandbox: Sandbox, worker: WorkerProcess, kube: Kube, others: set[str], tenon: Run, tmp_path: Path
 ) -> None:

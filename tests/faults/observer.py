@@ -47,6 +47,7 @@ class Observer:
         self._names = sorted(pool.name for pool in pools)
         self._deployments: dict[str, Deployment] = {}
         self._may_move: set[str] = set()
+        self._looking = asyncio.Lock()
         self.claims: set[str] = set()
         """Every NodeClaim that was ever seen."""
         self.instances: dict[str, set[str]] = defaultdict(set)
@@ -74,7 +75,11 @@ class Observer:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Look once."""
+        """Look once. Of two looks at a time, the one that read first might note last that a new pod is not there."""
+        async with self._looking:
+            await self._look()
+
+    async def _look(self) -> None:
         instances = await self._instances()  # before the claims: an instance that was seen has its claim in the list
         claims = await self._mine(NODECLAIMS, labels.NODEPOOL)
         self.claims |= {claim["metadata"]["name"] for claim in claims}

@@ -117,6 +117,7 @@ async def test_a_policy_that_denies_one_type_stops_no_other_type(
     pool = await pool_with_gpus(make_pool, kube, "on-demand")
     async with observe(pool) as observations:
         ec2.policy(_denying(sandbox, GPU))
+        ec2.clear_calls()  # of earlier tests
         try:
             await pool.deploy(1, "large", nodeSelector=wants(pool, GPU))
             await until(lambda: requested(ec2, GPU))

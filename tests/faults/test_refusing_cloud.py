@@ -66,13 +66,13 @@ async def test_lif01_many_pods_that_ec2_refuses_cost_a_few_calls_and_stop_no_oth
 
         await until(held)
         await other.deploy(2)
-        await other.running(2)
 
         async def probed() -> bool:
             breaker = await breaker_of(client, sandbox, refused.name)
             return breaker is not None and breaker.failures >= PROBES
 
-        await until(probed, within=300)
+        # Together, because Tenon gives the NodeClaims up when they are five minutes old.
+        await asyncio.gather(other.running(2), until(probed, within=300))
         breaker = await breaker_of(client, sandbox, refused.name)
         assert breaker is not None
         requests = len(fleets(ec2, refused))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from temporalio.client import Client
 
 from activities.kubernetes.client import Kube
@@ -58,6 +59,7 @@ async def rolled(pool: Pool, count: int) -> None:
         raise AssertionError(await pool.history()) from None
 
 
+@pytest.mark.timeout(2400)
 async def test_n15_192_n15_198_a_full_reservation_drifts_node_by_node(
     worker: WorkerProcess, make_pool: MakePool, kube: Kube, client: Client, sandbox: Sandbox
 ) -> None:

@@ -140,6 +140,8 @@ async def test_the_proxy_serves_a_worker_as_the_api_server_does(sandbox: Sandbox
                 proxy.stall_watches("pods")
                 total_bytes = watch.content.total_bytes
                 sandbox.kubectl("delete", "pod", "proxied", "--namespace=default", "--force")
+                listed = await (await http.get(f"{proxy.endpoint}/api/v1/pods")).json()
+                assert "proxied" not in {pod["metadata"]["name"] for pod in listed["items"]}
                 assert watch.content.total_bytes == total_bytes
                 proxy.release()
                 assert (await watch.content.readline()).startswith(b'{"type":')

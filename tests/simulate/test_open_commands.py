@@ -60,6 +60,7 @@ async def test_a_node_whose_command_waits_for_approval_stays_and_says_so(
         assert answer.status == 0, answer.err
         return answer.out + answer.err
 
+    monkeypatch.setattr("cli.simulating.open_commands.ANSWERS_WITHIN", timedelta(seconds=60))  # a busy machine's
     with api_server(tmp_path, monkeypatch) as server:
         server.objects = objects
         assert "waits for approval" not in await asyncio.to_thread(explained)
@@ -105,6 +106,7 @@ async def test_a_node_takes_no_pods_of_a_command_whose_nodes_are_gone(
         assert answer.status == 0, answer.err
         return answer.out
 
+    monkeypatch.setattr("cli.simulating.open_commands.ANSWERS_WITHIN", timedelta(seconds=60))  # a busy machine's
     with api_server(tmp_path, monkeypatch) as server:
         server.objects = objects
         async with (

@@ -13,6 +13,7 @@ from cli.main import app
 from tests.cli.fleet_api import serving_fleet, varied_fleet
 from tests.cli.nodes.blocked_node import NAME, listed
 from tests.workflows.guarded_node import Guarded
+from tests.workflows.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -37,8 +38,12 @@ async def test_a_workflow_whose_nodeclaim_is_gone_is_listed_and_not_counted(
                 assert result.exit_code == 0, result.output
                 return result.stdout
 
+            async def is_listed() -> bool:
+                """Temporal lists workflows a moment after their start."""
+                return f" {NAME} " in await asyncio.to_thread(run, "node", "list")
+
+            await until(is_listed)
             nodes = await asyncio.to_thread(run, "node", "list")
             top = await asyncio.to_thread(run, "top", "--once", "--no-aws")
-    assert f" {NAME} " in nodes
     assert figures(nodes) == figures(top)
     assert "not counted: 1 NodeClaim without an instance, 1 node whose NodeClaim is gone" in nodes

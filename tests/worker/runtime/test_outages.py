@@ -126,7 +126,7 @@ async def watched(tmp_path: Path) -> AsyncIterator[tuple[ApiServer, Readiness, K
     readiness.why = ""
     async with (
         serve(server.handle, tmp_path) as kube,
-        in_background(watch_api_server(kube, readiness, period=0.01)),
+        in_background(watch_api_server(kube, readiness, period=0.1)),  # also the time for an answer
     ):
         yield server, readiness, kube
 
