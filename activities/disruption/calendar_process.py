@@ -17,7 +17,7 @@ CPU_SECONDS = 10
 MEMORY_MIB = 400
 """Of addresses, of which Python alone takes some 50. The worker's own limit is larger."""
 OUT_OF_MEMORY = 3
-"""The status of a process that has no memory left, not even for saying so."""
+"""The exit status of a process without memory. It cannot print an answer, because that needs memory too."""
 TOO_MUCH = f"takes more than {CPU_SECONDS} s or {MEMORY_MIB} MiB to evaluate"
 
 

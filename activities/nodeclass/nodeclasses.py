@@ -131,8 +131,8 @@ class NodeClassActivities:
 
     async def _report_not_ready(self, raw: JsonObject, name: str, conditions: Sequence[Condition]) -> None:
         failed = [c for c in conditions if c.status != "True" and c.type != READY]
-        if all(c.reason == PROFILE_NOT_FOUND and c.status == "Unknown" for c in failed):
-            return  # EC2 needs seconds for a new instance profile: nothing that an operator should see to
+        if failed and all(c.reason == PROFILE_NOT_FOUND and c.status == "Unknown" for c in failed):
+            return  # EC2 needs seconds to learn of a new instance profile, and the status says so
         for condition in (c for c in failed if c.reason != DEPENDENCIES_NOT_READY):
             await self._recorder.publish(raw, ConditionEvent(condition.reason), condition.message)
         log.warning(

@@ -16,10 +16,10 @@ from cli.approve import command_ids
 from cli.main import app
 from tenon.evolve import evolve
 from tenon.messages.command_approval import ApprovalAnswer
-from tests.cli.test_disruptions import PATIENCE, running
+from tests.cli.test_disruptions import running
 from tests.workflows.approvable_command import ASKING, waits
 from tests.workflows.fake_steps import FakeSteps
-from tests.workflows.waiting import until
+from tests.workflows.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.integration
 Tenon = Callable[..., Result]

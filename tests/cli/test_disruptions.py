@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +25,12 @@ from tests.cli.fleet_api import serving_fleet, varied_fleet
 from tests.workflows.approvable_command import ANN, ASKING, waits
 from tests.workflows.fake_steps import FakeSteps, command
 from tests.workflows.running_command import Handle
-from tests.workflows.waiting import until
+from tests.workflows.waiting import PATIENCE, until
 from workflows import names
 from workflows.disruption_command import DisruptionCommandWorkflow
 
 pytestmark = pytest.mark.integration
 Tenon = Callable[..., Result]
-PATIENCE = timedelta(seconds=60)
-"""What a busy machine gets for an answer; people would not wait so long for it."""
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import copy
 import json
 import socket
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from tests.simulate.api_server import ApiServer, api_server
 from tests.simulate.running import POOL, Answer, catalogue, command
 from tests.tenon.scheduling.builders import CATALOG, ZONES
 from tests.workflows.refusing_ec2 import Planning, provisioner, refusing
+from tests.workflows.waiting import PATIENCE
 from workflows.provisioner import ProvisionerWorkflow
 
 pytestmark = pytest.mark.integration
@@ -44,8 +44,8 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Api
 @pytest.fixture
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands wait as long for an answer as a busy machine takes for it."""
-    monkeypatch.setattr("cli.simulating.refusals.ANSWERS_WITHIN", timedelta(seconds=60))
-    monkeypatch.setattr("cli.refusals.QUERY_TIMEOUT", timedelta(seconds=60))
+    monkeypatch.setattr("cli.simulating.refusals.ANSWERS_WITHIN", PATIENCE)
+    monkeypatch.setattr("cli.refusals.QUERY_TIMEOUT", PATIENCE)
 
 
 def live(folder: Path) -> Answer:

@@ -27,7 +27,7 @@ from tenon.messages.rollout import HeldNode
 from tenon.rollout import page
 from tests.cli.fleet_api import POOLS, FakeFleet, serving_fleet
 from tests.workflows.rollout_world import World, changed, rollout
-from tests.workflows.waiting import until
+from tests.workflows.waiting import PATIENCE, until
 from workflows import names
 from workflows.rollout import RolloutWorkflow
 
@@ -79,8 +79,8 @@ def tenon(temporal: WorkflowEnvironment, cluster: str, fleet: FakeFleet, monkeyp
     """Runs ``tenon rollout`` where Temporal answers."""
     monkeypatch.setenv("TEMPORAL_ADDRESS", temporal.client.service_client.config.target_host)
     monkeypatch.setenv("CLUSTER_NAME", cluster)
-    monkeypatch.setattr("cli.rollout_view.reading.QUERY_TIMEOUT", timedelta(seconds=60))  # a busy machine needs it
-    monkeypatch.setattr(requests, "ANSWERED_WITHIN", timedelta(seconds=60))
+    monkeypatch.setattr("cli.rollout_view.reading.QUERY_TIMEOUT", PATIENCE)
+    monkeypatch.setattr(requests, "ANSWERED_WITHIN", PATIENCE)
     return run
 
 

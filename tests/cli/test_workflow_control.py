@@ -11,11 +11,11 @@ from activities.clock import utc_now
 from cli.fleet_view.workflow_control import KEEP_FOR, ControlError, WorkflowControl
 from tenon.apis.reasons import camel_case
 from tests.cli.nodes.blocked_node import NAME, blocked, listed
-from tests.cli.test_disruptions import PATIENCE, running
+from tests.cli.test_disruptions import running
 from tests.workflows.fake_steps import FakeSteps, command
 from tests.workflows.guarded_node import BUDGET, Guarded, state_of
 from tests.workflows.node_workflow import Handle
-from tests.workflows.waiting import until
+from tests.workflows.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.integration
 

@@ -13,9 +13,10 @@ from activities.kubernetes.resources import NODECLAIMS, NODES
 from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from tenon.apis import labels
-from tenon.node.state import NodeClaimResult, Stage
+from tenon.node.state import Stage
 from tests.e2e.conftest import MakePool
 from tests.e2e.histories import kind
+from tests.e2e.lives import life_of
 from tests.e2e.pools import KEY, SMALL, Object, Pool, condition
 from tests.workflows.waiting import until
 from workflows import names
@@ -48,13 +49,6 @@ async def launched(pool: Pool, *, but: str = "") -> Object:
 
     await until(some)
     return manifests[0]
-
-
-async def life_of(client: Client, sandbox: Sandbox, claim: str) -> NodeClaimResult:
-    """The closing record of a node."""
-    workflow_id = names.nodeclaim_id(sandbox.cluster_name, claim)
-    life: NodeClaimResult = await client.get_workflow_handle(workflow_id, result_type=NodeClaimResult).result()
-    return life
 
 
 async def test_a_pod_that_kube_scheduler_binds_first_is_left_alone(

@@ -47,7 +47,7 @@ async def test_sch100_kubectl_scale_makes_nodes_and_takes_empty_ones_first(
     assert len(await pool.claims()) == 3, "the pod has landed on a node that was there"
 
     async def noticed() -> bool:
-        """The leader writes it from what it decides from, so the node is not empty for it any more."""
+        """The leader writes this field from its cache. Once it is set, the cache has the pod on the node."""
         claim = await pool.kube.get(NODECLAIMS, claim_after)
         return "lastPodEventTime" in (claim or {})["status"]
 

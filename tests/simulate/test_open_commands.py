@@ -20,6 +20,7 @@ from tenon.messages.disruption import AwaitDisruptionInput, DisruptionDecision, 
 from tests.simulate.api_server import api_server
 from tests.simulate.running import catalogue, command
 from tests.simulate.test_disruption import WHEN_EMPTY, claimed
+from tests.workflows.waiting import PATIENCE
 from workflows import names
 from workflows.disruption import DisruptionInput, DisruptionWorkflow
 
@@ -60,7 +61,7 @@ async def test_a_node_whose_command_waits_for_approval_stays_and_says_so(
         assert answer.status == 0, answer.err
         return answer.out + answer.err
 
-    monkeypatch.setattr("cli.simulating.open_commands.ANSWERS_WITHIN", timedelta(seconds=60))  # a busy machine's
+    monkeypatch.setattr("cli.simulating.open_commands.ANSWERS_WITHIN", PATIENCE)
     with api_server(tmp_path, monkeypatch) as server:
         server.objects = objects
         assert "waits for approval" not in await asyncio.to_thread(explained)
@@ -106,7 +107,7 @@ async def test_a_node_takes_no_pods_of_a_command_whose_nodes_are_gone(
         assert answer.status == 0, answer.err
         return answer.out
 
-    monkeypatch.setattr("cli.simulating.open_commands.ANSWERS_WITHIN", timedelta(seconds=60))  # a busy machine's
+    monkeypatch.setattr("cli.simulating.open_commands.ANSWERS_WITHIN", PATIENCE)
     with api_server(tmp_path, monkeypatch) as server:
         server.objects = objects
         async with (

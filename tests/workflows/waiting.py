@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from tests.machine_speed import slowness
 
@@ -23,6 +24,8 @@ UNCHANGED_PAUSE = 0.5
 """Seconds until the next evaluation if no change was heard of, because the condition may depend on other things too."""
 
 
+PATIENCE = timedelta(seconds=60)
+"""What a command in a test may take for an answer of the test's own server. People would not wait so long."""
 MOST = 0.8
 """The part of a wait after which the speed of the machine is looked at."""
 

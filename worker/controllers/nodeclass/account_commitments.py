@@ -61,9 +61,8 @@ class AccountCommitmentsController(Controller):
         own_ids = frozenset(claim.instance_id for claim in self._cache.claims if claim.instance_id)
         try:
             self._store.replace(await asyncio.to_thread(self._reader.read, self._cluster, own_ids))
-            self._next_read = (
-                self._clock() + EVERY
-            )  # not after a failure: without the first read, plans know of nothing
+            # Not after a failure: before the first read, plans know of no commitments.
+            self._next_read = self._clock() + EVERY
         except EC2Error as error:
             if not error.unauthorized:
                 raise

@@ -111,7 +111,7 @@ class NodeClassRefreshController(ObjectController):
         try:
             status = await asyncio.to_thread(self._ec2.resolve_node_class, node_class, await self._version())
         except UnansweredError as error:
-            status = error.status  # what AWS did answer; it says as before what it did not, and no poke is due for that
+            status = error.status  # the parts that AWS answered; the others are as before, and need no poke
         return bool(status.to_dict() != (record.body.get("status") or {}))
 
     def _pause(self, name: str, node_class: EC2NodeClass) -> float:
