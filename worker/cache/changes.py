@@ -37,7 +37,7 @@ class Topic(StrEnum):
     REPAIR_POLICY = "repair-policy"
     """A NodeRepairPolicy was created or deleted, or its spec changed."""
     FREEZE = "freeze"
-    """A DisruptionFreeze was created or deleted, or its spec changed."""
+    """A DisruptionFreeze was created or deleted, or its spec or what is known of its calendar changed."""
     SCHEDULE = "schedule"
     """A NodeSchedule was created or deleted, or what it asks for changed, other than by time."""
     ROLLOUT = "rollout"

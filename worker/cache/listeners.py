@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from tenon.kube.records import NamespacedRecord, ObjectRecord
 from tenon.provisioning.buffer_status import named_targets
 from worker.cache.changes import Changes, Topic
-from worker.cache.record_changes import schedule_essence
 
 
 def published(changes: Changes, topic: Topic) -> Callable[[str, object, object], None]:
@@ -25,12 +24,14 @@ def specs_published(changes: Changes, topic: Topic) -> Callable[[str, ObjectReco
     return publish
 
 
-def schedules_published(changes: Changes) -> Callable[[str, ObjectRecord | None, ObjectRecord | None], None]:
-    """Return a listener that publishes changes of what a NodeSchedule asks for."""
+def essences_published(
+    changes: Changes, topic: Topic, essence: Callable[[ObjectRecord | None], object]
+) -> Callable[[str, ObjectRecord | None, ObjectRecord | None], None]:
+    """Return a listener that publishes changes of what ``essence`` returns: the part of an object that matters."""
 
     def publish(key: str, before: ObjectRecord | None, after: ObjectRecord | None) -> None:
-        if schedule_essence(before) != schedule_essence(after):
-            changes.publish(Topic.SCHEDULE, key)
+        if essence(before) != essence(after):
+            changes.publish(topic, key)
 
     return publish
 

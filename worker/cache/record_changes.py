@@ -19,6 +19,11 @@ def schedule_essence(schedule: ObjectRecord | None) -> object:
     return schedule.version_of_spec, schedule.status.get("paused"), boots
 
 
+def freeze_essence(freeze: ObjectRecord | None) -> object:
+    """What of a DisruptionFreeze decides when it holds: its spec, and what is known of its calendar."""
+    return None if freeze is None else (freeze.version_of_spec, freeze.status.get("calendar"))
+
+
 def became_sized(before: ClaimRecord, after: ClaimRecord) -> bool:
     """Whether the claim's instance has become known with this change, and with it the claim's usage of limits."""
     return not before.status.get("capacity") and bool(after.status.get("capacity"))

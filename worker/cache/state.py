@@ -20,14 +20,16 @@ from worker.cache.changes import Changes, Subscription, Topic
 from worker.cache.csi_drivers import CsiDrivers
 from worker.cache.default_topology_spread import DefaultTopologySpread
 from worker.cache.evacuating_pods import EvacuatingPods, leaving
-from worker.cache.listeners import published, schedules_published, specs_published, targets_published
+from worker.cache.listeners import essences_published, published, specs_published, targets_published
 from worker.cache.node_memo import NodeMemo
 from worker.cache.node_versions import NodeVersions
 from worker.cache.provider_ids import ProviderIds
 from worker.cache.record_changes import (
     became_sized,
+    freeze_essence,
     only_pod_event_noted,
     released_protection,
+    schedule_essence,
     what_matters,
 )
 from worker.cache.storage import CachedStorage
@@ -79,8 +81,8 @@ class ClusterState:
         self.namespaces: Table[ValueRecord[Mapping[str, str]]] = Table(self._namespace_changed)
         self.overlays: Table[ObjectRecord] = Table(specs_published(self.changes, Topic.OVERLAY))
         self.repair_policies: Table[ObjectRecord] = Table(specs_published(self.changes, Topic.REPAIR_POLICY))
-        self.freezes: Table[ObjectRecord] = Table(specs_published(self.changes, Topic.FREEZE))
-        self.schedules: Table[ObjectRecord] = Table(schedules_published(self.changes))
+        self.freezes: Table[ObjectRecord] = Table(essences_published(self.changes, Topic.FREEZE, freeze_essence))
+        self.schedules: Table[ObjectRecord] = Table(essences_published(self.changes, Topic.SCHEDULE, schedule_essence))
         self.versions = NodeVersions(lambda key: self.changes.publish(Topic.ROLLOUT, key))
         self.buffers: Table[NamespacedRecord] = Table(specs_published(self.changes, Topic.BUFFER))
         self.buffer_targets: dict[str, Table[ValueRecord[int]]] = {

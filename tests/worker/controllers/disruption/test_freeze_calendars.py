@@ -129,6 +129,16 @@ async def test_a_calendar_is_read_again_and_again_and_its_times_hold(world: Worl
     assert (world.until(), len(world.reads)) == (None, 2)
 
 
+async def test_what_is_read_of_a_calendar_is_a_change_for_the_controller_of_the_status(world: World) -> None:
+    world.events = (Event(NOW - HOUR, NOW + HOUR),)
+    with world.cache.subscribe(DisruptionFreezeController.topics) as changes:
+        await world.calendars.reconcile(CHANGED)
+        assert changes.take() == list(CHANGED)
+        await world.conditions.reconcile(CHANGED)
+        assert changes.take() == [], "its own writes are none"
+    assert (world.condition(), world.freeze.status.active) == (("True", ""), True)
+
+
 async def test_the_last_times_hold_while_it_cannot_be_read_and_after_a_restart(world: World) -> None:
     world.events = (Event(NOW + HOUR, NOW + 30 * HOUR),)
     await world.look()
