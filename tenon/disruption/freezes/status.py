@@ -29,6 +29,9 @@ def freeze_status(
 ) -> tuple[dict[str, Any], datetime | None]:
     """Return the new status of a freeze as JSON, and when time alone changes it next; None if it does not.
 
+    That may be earlier than the `nextChange` that people read: a freeze also begins when what is known of its calendar
+    ends, but each read of the calendar postpones that.
+
     Args:
         model: the freeze; None if it cannot be read.
         before: its current status.
@@ -61,7 +64,8 @@ def freeze_status(
     }
     if (model is None or model.spec.calendar is None) and before.get("calendar"):
         status["calendar"] = None
-    return status, change
+    known_until = freeze.calendar.known_until if freeze is not None and freeze.calendar is not None else now
+    return status, min((at for at in (change, known_until) if at is not None and at > now), default=None)
 
 
 def _with_calendar(

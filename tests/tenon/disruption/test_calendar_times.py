@@ -93,6 +93,10 @@ def test_the_times_of_another_calendar_do_not_count(calendar: dict[str, str]) ->
 def test_it_holds_from_where_nothing_is_known() -> None:
     model = having_read(times((1, 2), known_hours=100))
     assert [at(model, hours) for hours in (99, 100, 10_000)] == [None, NEVER, NEVER]
+    status, evaluated_at = freeze_status(model, model.status.to_dict(), [], 1, now=NOW + 3 * HOUR)
+    assert (status["active"], status["nextChange"], evaluated_at) == (False, None, NOW + 100 * HOUR)
+    status, evaluated_at = freeze_status(model, model.status.to_dict(), [], 1, now=NOW + 100 * HOUR)
+    assert (status["active"], evaluated_at) == (True, None)
 
 
 def test_a_calendar_is_read_again_after_its_interval_but_not_too_often() -> None:

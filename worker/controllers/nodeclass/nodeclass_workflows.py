@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from temporalio.client import Client
 
 from tenon.apis import labels
+from tenon.apis.teardown import is_torn_down
 from tenon.ec2.nodeclass import page
 from tenon.kube.records import ObjectRecord
 from worker.cache.changes import Change, Topic
@@ -37,7 +38,7 @@ class NodeClassWorkflowController(ObjectController):
         super().__init__(cache)
         self._client = client
         self._cluster = cluster
-        self._poked: dict[str, str] = {}
+        self._poked: dict[str, tuple[object, ...]] = {}
         """By name: the level of the class at its last poke."""
         self._restart_at: dict[str, float] = {}
         self._guarded: set[str] = set()
@@ -66,8 +67,7 @@ class NodeClassWorkflowController(ObjectController):
             self._restart_at.pop(name, None)
             return None
         now = asyncio.get_running_loop().time()
-        generation = node_class.body["metadata"].get("generation")
-        level = f"{node_class.uid}/{generation}/{node_class.deleting}/{self._has_claims(node_class)}"
+        level = self._level(node_class)
         changed = self._poked.get(name) != level or self._lost_finalizer(node_class)
         if not changed and (wait_seconds := self._restart_at.get(name, now) - now) > 0:
             return wait_seconds
@@ -89,6 +89,16 @@ class NodeClassWorkflowController(ObjectController):
                 self._guarded.discard(node_class.uid)
         self._restart_at[name] = now + RESTART_SECONDS
         return RESTART_SECONDS
+
+    def _level(self, node_class: ObjectRecord) -> tuple[object, ...]:
+        """What the workflow must hear of at once if it changes. Annotations do not change the generation."""
+        annotations = node_class.annotations
+        return (
+            *node_class.version_of_spec,
+            self._has_claims(node_class),
+            is_torn_down(annotations),
+            annotations.get(labels.NVIDIA_CONSUMABLE_CAPACITY),
+        )
 
     def _lost_finalizer(self, node_class: ObjectRecord) -> bool:
         """Whether a plain update (`kubectl replace`) removed the finalizer, which does not change the generation."""

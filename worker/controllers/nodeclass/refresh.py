@@ -6,6 +6,7 @@ A look is no step of a workflow, so Temporal Cloud does not bill it. The workflo
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from activities.nodeclass.warnings import WarningSource, publish_warnings
 from tenon.apis.conditions import READY, get_condition
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
 from tenon.apis.hashing import ec2nodeclass_hashes
+from tenon.apis.teardown import is_torn_down
 from tenon.apis.validation import parse
 from tenon.ec2.families.cluster import Cluster
 from tenon.kube.records import ObjectRecord
@@ -78,9 +80,12 @@ class NodeClassRefreshController(ObjectController):
         return [(Topic.NODECLASS, node_class.name) for node_class in self._cache.nodeclasses]
 
     async def reconcile_object(self, name: str) -> float | None:
-        """Look at a class if its time has come. Another controller pokes the workflow of one that is new or changed."""
+        """Look at a class if its time has come. Another controller pokes the workflow of one that is new or changed.
+
+        A look creates the instance profile of a class that has none, so none is taken after a teardown.
+        """
         record = self._cache.nodeclasses.get(name)
-        if record is None or record.deleting:
+        if record is None or record.deleting or is_torn_down(record.annotations):
             self._looks_at.pop(name, None)
             self._pokes.pop(name, None)
             return None
@@ -88,7 +93,9 @@ class NodeClassRefreshController(ObjectController):
         if node_class is None:
             return None  # it cannot be read before it changes
         clock = asyncio.get_running_loop().time
-        due = self._looks_at.setdefault(name, clock() + self._pause(name, node_class))
+        # A class that is no longer ready does not wait for the look of a ready one.
+        due = min(self._looks_at.get(name, math.inf), clock() + self._pause(name, node_class))
+        self._looks_at[name] = due
         if clock() < due:
             return due - clock()
         await self._look(record, node_class)

@@ -13,6 +13,7 @@ from temporalio.client import Client
 
 from activities.ec2.errors import EC2Error
 from activities.ec2.nodeclass import UnansweredError
+from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
 from tenon.apis.hashing import ec2nodeclass_hashes
 from tenon.ec2.families.cluster import Cluster
@@ -73,12 +74,13 @@ class Aws:
         return 100
 
 
-def stored(aws: Aws, content: dict[str, Any], *, hashed: bool = True) -> ObjectRecord:
+def stored(
+    aws: Aws, content: dict[str, Any], *, hashed: bool = True, annotations: dict[str, str] | None = None
+) -> ObjectRecord:
     """The class as the API server has it."""
     body = {"metadata": metadata("default"), "spec": SPEC, "status": content}
-    if hashed:
-        hashes = ec2nodeclass_hashes(EC2NodeClass.model_validate(body), aws.cluster.ca_bundle)
-        body["metadata"] = metadata("default", annotations=hashes)
+    hashes = ec2nodeclass_hashes(EC2NodeClass.model_validate(body), aws.cluster.ca_bundle) if hashed else {}
+    body["metadata"] = metadata("default", annotations={**hashes, **(annotations or {})})
     return decode_object(json.dumps(body).encode())
 
 
@@ -148,6 +150,30 @@ async def test_a_class_that_is_not_ready_is_looked_at_each_minute() -> None:
     async with looking(cache, aws):
         await asyncio.sleep(5 * UNREADY_SECONDS + MARGIN)
         assert len(aws.versions) == 5
+
+
+async def test_a_class_that_is_ready_no_longer_does_not_wait_for_the_look_of_a_ready_one() -> None:
+    cache, aws = Cache(), Aws()
+    cache.nodeclasses.on_event("default", stored(aws, aws.status))
+    async with looking(cache, aws):
+        await asyncio.sleep(UNREADY_SECONDS)
+        assert not aws.versions
+        aws.status = status("subnet-1", ready=False)
+        cache.nodeclasses.on_event("default", stored(aws, aws.status))
+        await asyncio.sleep(UNREADY_SECONDS + MARGIN)
+        assert len(aws.versions) == 1
+
+
+async def test_a_class_is_not_looked_at_after_a_teardown_which_would_create_its_instance_profile_again() -> None:
+    cache, aws = Cache(), Aws()
+    torn_down = {labels.TEARDOWN: "teardown"}
+    cache.nodeclasses.on_event("default", stored(aws, aws.status, annotations=torn_down))
+    async with looking(cache, aws):
+        await asyncio.sleep(2 * REFRESH_SECONDS)
+        assert not aws.versions
+        cache.nodeclasses.on_event("default", stored(aws, aws.status))
+        await asyncio.sleep(REFRESH_SECONDS + MARGIN)
+        assert len(aws.versions) == 1, "the cluster lives on"
 
 
 async def test_a_class_is_not_resolved_because_aws_does_not_answer() -> None:

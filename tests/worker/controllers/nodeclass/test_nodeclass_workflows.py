@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 from temporalio.client import Client
 
+from tenon.apis import labels
 from tenon.apis.labels import NODECLASS_FINALIZER
 from tenon.kube.decode import decode_object
 from tenon.kube.records import ObjectRecord
@@ -47,6 +48,18 @@ async def test_a_node_class_is_looked_at_when_its_spec_changed_only() -> None:
             await asyncio.sleep(MOMENT)
         # Once at first sight, for it may have changed while nobody led, and once for the new generation.
         assert [signal for result, signal, _ in temporal.signals if result == WORKFLOW] == ["poke", "poke"]
+
+
+@pytest.mark.parametrize("annotation", [labels.TEARDOWN, labels.NVIDIA_CONSUMABLE_CAPACITY])
+async def test_a_node_class_is_resolved_when_an_annotation_changes_that_its_status_follows(annotation: str) -> None:
+    """An annotation leaves the generation as it is."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.nodeclasses.on_event("default", node_class("default", 1, annotations={annotation: "memory"}))
+    async with bridged(cache, temporal):
+        for annotations in ({"other": "x"}, {}, {annotation: "memory"}):
+            cache.nodeclasses.on_event("default", node_class("default", 1, annotations=annotations))
+            await asyncio.sleep(MOMENT)
+        assert [result for result, _, _ in temporal.signals].count(WORKFLOW) == 3, "at first sight, removed, added"
 
 
 async def test_a_node_class_whose_finalizer_was_wiped_is_looked_at() -> None:
