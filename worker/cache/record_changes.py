@@ -54,6 +54,14 @@ def released_protection(before: PodRecord, after: PodRecord | None) -> bool:
     return after is None or after.terminal or after.do_not_disrupt != before.do_not_disrupt
 
 
+def cost_annotations(pod: PodRecord, *, deletion_costs_managed: bool) -> tuple[str | None, ...]:
+    """The annotations by which the owner of a pod states what its eviction costs, as they are written.
+
+    ``deletion_costs_managed``: Tenon writes pod-deletion-cost itself, many times and for no owner.
+    """
+    return pod.disruption_cost, None if deletion_costs_managed else pod.deletion_cost
+
+
 def what_matters(pod: PodRecord | None) -> tuple[object, ...] | None:
     """The properties of a pod whose change is reported for its node."""
     if pod is None:

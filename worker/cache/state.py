@@ -26,6 +26,7 @@ from worker.cache.node_versions import NodeVersions
 from worker.cache.provider_ids import ProviderIds
 from worker.cache.record_changes import (
     became_sized,
+    cost_annotations,
     freeze_essence,
     only_pod_event_noted,
     released_protection,
@@ -279,11 +280,22 @@ class ClusterState:
             self._note_empty(node_name)
         if before is not None and before.node_name in self.nodes and released_protection(before, after):
             self.pods_released[before.node_name] += 1
+        concerned: set[str] = set()
         if what_matters(before) != what_matters(after):
             self._note_pod_event(before, after)
             concerned = {pod.node_name for pod in (before, after) if pod and pod.node_name}
-            for node_name in sorted(concerned | self._note_released(before, after)):
-                self.changes.publish(Topic.NODE_PODS, node_name)
+            concerned |= self._note_released(before, after)
+        elif before is not None and after is not None and after.node_name and self._states_other_cost(before, after):
+            concerned = {after.node_name}  # no pod event, which would postpone consolidation
+        for node_name in sorted(concerned):
+            self.changes.publish(Topic.NODE_PODS, node_name)
+
+    def _states_other_cost(self, before: PodRecord, after: PodRecord) -> bool:
+        """Whether annotations of a pod state its eviction's cost otherwise than before, readable or not."""
+        managed = self.deletion_costs_managed
+        return cost_annotations(before, deletion_costs_managed=managed) != cost_annotations(
+            after, deletion_costs_managed=managed
+        )
 
     def _note_pending(self, key: str, record: PodRecord | None) -> bool:
         """Record whether a pod waits for capacity, and return it."""

@@ -108,6 +108,8 @@ class CapacityBufferController(Controller):
         self._types = types
         self._infeasible: Mapping[str, str] = {}
         """By buffer, why its pods can never have a node."""
+        self._published: tuple[object, ...] = ()
+        """The results of which the rest of the process has heard."""
         self._standing = BufferPods()
         self._resolved: dict[str, ResolvedBuffer] = {}
         self._read_at = float("-inf")
@@ -184,7 +186,6 @@ class CapacityBufferController(Controller):
         """
         pods = self._room.pods()
         version = self._room.simulations
-        before = self._found()
         ready: frozenset[str] = frozenset()
         plan = Plan()
         self._infeasible = {}
@@ -203,7 +204,8 @@ class CapacityBufferController(Controller):
             self.settle = min(MAX_PAUSE, max(COLLECT, cost / SHARE))
         if version == self._room.simulations:  # otherwise a plan has newer results
             self._room.simulated(plan, ready, bought=False)
-        if before != self._found():
+        if (results := self._results()) != self._published:  # a plan too may have changed them
+            self._published = results
             self._cache.changes.publish(Topic.BUFFER_ROOM, "")
         for record in self._cache.buffers:
             if record.key in self._resolved and not record.deleting:
@@ -219,9 +221,10 @@ class CapacityBufferController(Controller):
             return ()
         return (await instance_types_by_pool(self._view, self._types, usable)).pools_with_types
 
-    def _found(self) -> tuple[object, ...]:
+    def _results(self) -> tuple[object, ...]:
         """The results whose change must be published."""
-        return self._room.known, self._room.hosts(), frozenset(pod.uid for pod in self._room.lacking())
+        refused = frozenset((key, room.refused) for key, room in self._room.rooms().items())
+        return self._room.known, self._room.hosts(), frozenset(pod.uid for pod in self._room.lacking()), refused
 
     async def _write(self, record: NamespacedRecord, resolved_buffer: ResolvedBuffer) -> None:
         buffer, _ = parse(CapacityBuffer, record.body)

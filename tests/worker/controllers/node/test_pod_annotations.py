@@ -61,6 +61,15 @@ async def test_evt06_a_protection_that_protects_nothing_is_said_when_the_pod_com
     ]
 
 
+@pytest.mark.parametrize("managed", [False, True])
+async def test_n15_212_a_wrong_cost_is_said_when_a_running_pod_gets_it(managed: bool) -> None:
+    pods = pod("a", {COST: "5"}), pod("b", {})
+    event = ("Pod", "a", "InvalidDisruptionCost", f"annotation {COST}=high {NUMBER}")
+    assert await told(*pods, later=pod("a", {COST: "high"}), managed=managed) == [event]
+    event = ("Pod", "b", "InvalidDisruptionCost", f"annotation {DELETION_COST}=high {NUMBER}")
+    assert await told(*pods, later=pod("b", {DELETION_COST: "high"}), managed=managed) == ([] if managed else [event])
+
+
 async def test_evt06_pods_that_ended_and_pods_of_other_nodes_are_left_alone() -> None:
     wrong = {COST: "much"}
     assert await told(pod("a", wrong, phase="Succeeded"), pod("b", wrong, node_name="of-another")) == []

@@ -232,6 +232,21 @@ async def test_the_reason_of_a_plan_stays_in_the_status_until_a_plan_knows_bette
         assert "no NodePool is ready" not in message
 
 
+async def test_waiters_are_notified_of_the_reason_of_a_plan_within_a_recheck() -> None:
+    """A NodeSchedule states it as the obstacle of its floor."""
+    async with keeping() as at:
+        pool = {**NODEPOOL, "metadata": metadata("default", generation=2)}
+        pool["spec"] = {**pool["spec"], "limits": {"cpu": "1"}}
+        at.cache.pools.on_event("default", decode_object(json.dumps(pool).encode()))
+        await asyncio.sleep(2 * RECHECK)
+        with at.cache.subscribe([Topic.BUFFER_ROOM]) as changes:
+            assert await at.plan() == []
+            await asyncio.sleep(RECHECK + MOMENT)
+            assert changes.take() == [(Topic.BUFFER_ROOM, "")]
+            await asyncio.sleep(2 * RECHECK)
+            assert changes.take() == []
+
+
 async def test_waiters_are_notified_when_a_buffer_loses_its_room() -> None:
     """The batcher's long poll hears it from the cache, as of pods."""
     async with keeping(replicas=0) as at:
