@@ -32,8 +32,8 @@ class NodePoolEvents:
     def __init__(self, recorder: EventPublisher, log: logging.Logger) -> None:
         self._recorder = recorder
         self._log = log
-        self._read: dict[str, int] = {}
-        """By NodePool: the generation whose values were last checked."""
+        self._read: dict[str, tuple[str, int]] = {}
+        """By NodePool: the UID and the generation whose values were last checked."""
 
     async def publish(self, record: ObjectRecord, pool: NodePool, status: Mapping[str, Any]) -> None:
         """Publish an event for each problem in the new ``status`` that ``record`` does not have yet."""
@@ -71,10 +71,10 @@ class NodePoolEvents:
 
     def log_unknown_values(self, pool: NodePool) -> None:
         """Log requirement values that no node can have, once for each generation of the pool."""
-        name, generation = pool.metadata.name, pool.metadata.generation
-        if self._read.get(name) == generation:
+        name, version = pool.metadata.name, (pool.metadata.uid, pool.metadata.generation)
+        if self._read.get(name) == version:
             return
-        self._read[name] = generation
+        self._read[name] = version
         for fault in unknown_values(pool.spec.template.spec.requirements):
             self._log.warning(
                 "A NodePool names unknown values", extra={"nodepool": name, "error": f"spec.template.spec.{fault}"}

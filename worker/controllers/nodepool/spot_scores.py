@@ -1,7 +1,8 @@
 """Reads Spot placement scores for the NodePools that follow them, so that plans choose zones by them.
 
-AWS limits how many new configurations an account may have scored in a day. So each is read once an hour, and few are
-new. Without scores a NodePool buys as if it did not follow them, and has an event that says why.
+AWS limits how many new configurations an account may have scored in a day. So each is read once an hour, or when
+its NodePool changes, and few are new. Without scores a NodePool buys as if it did not follow them, and has an event
+that says why.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from activities.kubernetes.event_references import pool_reference
 from activities.kubernetes.events import EventPublisher
 from activities.provisioning.offerings import instance_types_by_pool
 from activities.provisioning.spot_scores import SpotScoreStore
+from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.apis.purchase_goals import goals_of
 from tenon.kube.event_reasons import EventReason
@@ -41,6 +43,9 @@ TOO_MANY = (
     f"{MOST_CONFIGURATIONS} other configurations were scored in the last 24 hours, and AWS limits them: let fewer "
     "NodePools follow scores, or give them the same instance types"
 )
+
+Version = tuple[str, int, str]
+"""The UID and the generation of a NodePool, and which version of it a NodeRollout launches."""
 
 
 class Reader(Protocol):
@@ -76,8 +81,8 @@ class SpotPlacementScoresController(Controller):
         self._store = store
         self._reader = reader
         self._clock = clock
-        self._next_reads: dict[str, float] = {}
-        """By NodePool, when its scores are due."""
+        self._next_reads: dict[Version, float] = {}
+        """By version of a NodePool, when its scores are due. A changed NodePool may launch other types."""
         self._scored_at: dict[Configuration, float] = {}
         """When each configuration of the last day was scored."""
         self._failures: dict[str, str] = {}
@@ -88,9 +93,10 @@ class SpotPlacementScoresController(Controller):
         pools = {pool.metadata.name: pool for pool in self._view.node_pools() if _follows(pool)}
         self._store.keep_only(pools.keys())
         now = self._clock()
-        self._next_reads = {name: due for name, due in self._next_reads.items() if name in pools}
+        versions = {_version(pool) for pool in pools.values()}
+        self._next_reads = {version: due for version, due in self._next_reads.items() if version in versions}
         self._failures = {name: failure for name, failure in self._failures.items() if name in pools}
-        due_pools = [pool for name, pool in sorted(pools.items()) if self._next_reads.get(name, now) <= now]
+        due_pools = [pool for _, pool in sorted(pools.items()) if self._next_reads.get(_version(pool), now) <= now]
         usable = usable_pools(due_pools, self._view.node_class, self._view)
         if not usable:
             return None
@@ -101,10 +107,10 @@ class SpotPlacementScoresController(Controller):
         )
         scores: dict[Configuration, Mapping[str, int] | str] = {}
         for (pool, _), engine_pool in zip(overlaid.pools_with_types, engine_pools, strict=True):
-            name = pool.metadata.name
-            self._next_reads[name] = now + AFTER_FAILURE
+            name, version = pool.metadata.name, _version(pool)
+            self._next_reads[version] = now + AFTER_FAILURE
             if await self.isolate(name, self._refresh(pool, configuration_of(engine_pool), scores)):
-                self._next_reads[name] = now + (AFTER_FAILURE if name in self._failures else EVERY)
+                self._next_reads[version] = now + (AFTER_FAILURE if name in self._failures else EVERY)
         return None
 
     async def _refresh(
@@ -151,6 +157,11 @@ class SpotPlacementScoresController(Controller):
             return error.explained
         self._scored_at[configuration] = now
         return scores
+
+
+def _version(pool: NodePool) -> Version:
+    metadata = pool.metadata
+    return metadata.uid, metadata.generation, metadata.annotations.get(labels.REVISION, "")
 
 
 def _follows(pool: NodePool) -> bool:

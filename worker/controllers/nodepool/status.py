@@ -176,7 +176,7 @@ class NodePoolStatusController(Controller):
         names = sorted({pool.spec.template.spec.node_class_ref.name for pool in pools})
         classes = [node_class for name in names if (node_class := self._view.node_class(name)) is not None]
         objects = [*(pool.metadata for pool in pools), *(class_record.metadata for class_record in classes)]
-        present = [(metadata.name, metadata.generation, metadata.deletion_timestamp) for metadata in objects]
+        present = [(metadata.uid, metadata.generation, metadata.deletion_timestamp) for metadata in objects]
         if present != self._compared:
             self._overlaps, self._compared = overlapping(pools, self._view.node_class), present
 

@@ -109,8 +109,10 @@ class WarmNodeController(Controller):
         """When EC2 may be asked next for a step of a NodeClaim, by its UID."""
         self._refusals: dict[str, int] = {}
         """How often in a row EC2 has refused to stop the instance of a NodeClaim, by its UID."""
-        self._buy_from: dict[str, float] = {}
-        """When a NodePool whose warm nodes EC2 does not stop may get another one, by UID."""
+        self._buy_from: dict[str, tuple[tuple[object, ...], float]] = {}
+        """By UID of a NodePool whose warm nodes EC2 does not stop: its spec's version then, and when this version may
+        get another one.
+        """
         self._backoffs = LaunchBackoffs()
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
@@ -217,7 +219,7 @@ class WarmNodeController(Controller):
             return
         record = self._cache.pools.get(claim.pool)
         if record is not None:
-            self._buy_from[record.uid] = now + NO_PURCHASE
+            self._buy_from[record.uid] = record.version_of_spec, now + NO_PURCHASE
         await self._delete(claim, Reason.WARM_STOP_FAILED, f"EC2 does not stop its instance: {message}")
 
     async def _tell_pool(self, claim: ClaimRecord, text: str) -> None:
@@ -331,7 +333,8 @@ class WarmNodeController(Controller):
         needed = refill(pool, [node for node in cached_nodes if node.claim.warm])
         if not needed.missing and not needed.delete:
             return
-        is_early = backoff.wait(clock()) or clock() < self._buy_from.get(record.uid, 0.0)
+        version, buy_from = self._buy_from.get(record.uid, ((), 0.0))
+        is_early = backoff.wait(clock()) or (version == record.version_of_spec and clock() < buy_from)
         if needed.missing and (is_early or self._purchases.cannot_buy(pool)):
             return
         bodies = await self._kube.list(NODECLAIMS, label_selector=f"{labels.NODEPOOL}={record.name}")

@@ -56,8 +56,10 @@ class Region:
             self.recorder, cache, view, FakeTypes(), self.store, self, clock
         )
 
-    def add_pool(self, name: str = "default", goal: str | None = "5%", types: list[str] | None = None) -> None:
-        body = {**copy.deepcopy(NODEPOOL), "metadata": metadata(name, generation=1)}
+    def add_pool(
+        self, name: str = "default", goal: str | None = "5%", types: list[str] | None = None, generation: int = 1
+    ) -> None:
+        body = {**copy.deepcopy(NODEPOOL), "metadata": metadata(name, generation=generation)}
         spec = body["spec"]["template"]["spec"]
         spec["nodeClassRef"]["name"] = "default"
         spec["requirements"] = []
@@ -98,6 +100,17 @@ async def test_scores_are_read_each_hour_for_nodepools_that_follow_them() -> Non
     assert len(region.configurations[0].instance_types) > 10
     assert await region.after(EVERY - 1) == 0
     assert await region.after(1) == 1
+
+
+async def test_scores_are_read_at_once_for_a_nodepool_that_changed() -> None:
+    """It may allow enough types now, or others. Only new configurations count for what AWS limits."""
+    region = Region()
+    region.add_pool(types=["m5.large"])
+    assert await region.after(0) == 0
+    region.add_pool(generation=2)
+    assert await region.after(15) == 1
+    assert region.scores() == SCORES
+    assert await region.after(15) == 0
 
 
 async def test_nodepools_with_the_same_types_have_one_configuration() -> None:

@@ -59,8 +59,8 @@ class KeptWarm:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, state: str, count: str = "1", cost: float = 0.0) -> None:
         self.cache, self.kube, self.recorder, self.ec2 = Cache(), FakeKube(Clock()), Recorder(), RefusingEc2()
-        pool = {**NODEPOOL, "metadata": metadata("pool", annotations={labels.WARM: count})}
-        self.cache.pools.on_event("pool", decode_object(json.dumps(pool).encode()))
+        self.count = count
+        self.put_pool(generation=1)
         node_class = {**EC2NODECLASS, "metadata": metadata("default"), "status": {"conditions": [READY]}}
         self.cache.nodeclasses.on_event("default", decode_object(json.dumps(node_class).encode()))
         status = {"providerID": "aws:///us-west-2a/i-a", "nodeName": "a", **INITIALIZED}
@@ -89,6 +89,15 @@ class KeptWarm:
             self.turns,
             now=lambda: NOW,
         )
+
+    def put_pool(self, generation: int) -> None:
+        """Let the cache hear of the NodePool."""
+        pool = {**NODEPOOL, "metadata": metadata("pool", generation=generation, annotations={labels.WARM: self.count})}
+        self.cache.pools.on_event("pool", decode_object(json.dumps(pool).encode()))
+
+    def creations(self) -> int:
+        """How many NodeClaims were created."""
+        return sum(call[0] == "create" for call in self.kube.calls)
 
     def tell(self) -> None:
         """Let the cache hear of the NodeClaim."""
@@ -132,12 +141,15 @@ async def test_an_instance_that_ec2_never_stops_is_told_of_and_deleted_and_not_b
         await asyncio.sleep(1000)
         assert warm.deleted()
         assert len(warm.ec2.asked_at) == MAX_REFUSALS
+        assert warm.creations() == 0
+        warm.put_pool(generation=2)
+        await asyncio.sleep(60)
+        assert warm.creations() == 1, "the NodePool was corrected"
     event_kinds = {event[:3] for event in warm.recorder.events}
     assert event_kinds == {("NodePool", "pool", "WarmNodesLacking")}
     assert "no right to stop it" in warm.recorder.events[0][3]
     (why,) = recorded(warm.body()["metadata"]["annotations"])
     assert why.reason == "warm_stop_failed"
-    assert [call for call in warm.kube.calls if call[0] == "create"] == []
 
 
 @pytest.mark.usefixtures("no_threads")
@@ -161,15 +173,12 @@ async def test_wsh36_a_warm_node_is_bought_in_turn_with_static_nodes(
     """Under a limit on costs, what static NodePools buy must count first."""
     warm = KeptWarm(monkeypatch, "filling", count="2", cost=cost)
 
-    def creations() -> int:
-        return sum(call[0] == "create" for call in warm.kube.calls)
-
     async with in_background(warm.controller.run()):
         async with warm.turns.next(limits_cost=True):
             await asyncio.sleep(2)
-            assert creations() == (0 if waits else 1)
+            assert warm.creations() == (0 if waits else 1)
         await asyncio.sleep(2)
-        assert creations() == 1
+        assert warm.creations() == 1
 
 
 class StoppingEc2(RefusingEc2):
