@@ -16,6 +16,10 @@ from tenon.ec2.commitments.coverage import Coverage
 from tenon.ec2.commitments.pools import with_commitments, with_commitments_of
 from tenon.scheduling.offerings.commitments import covered_price
 
+NO_SAVING = 1e-3
+"""What a covered node counts as a share of the price of a new one that is covered. So not even the dearest nodes of a
+move add up to a saving, and no covered node replaces another; but they keep their order."""
+
 
 def with_coverage(model: ClusterModel, coverage: Coverage) -> ClusterModel:
     """Return the model with what the account's commitments cover of its nodes, and leave for new ones."""
@@ -31,11 +35,11 @@ def with_coverage(model: ClusterModel, coverage: Coverage) -> ClusterModel:
 
 
 def covered_details(details: Mapping[str, NodeDetail], coverage: Coverage) -> dict[str, NodeDetail]:
-    """Return what is known of nodes, by NodeClaim, with the prices of covered ones as plans see them."""
+    """Return what is known of nodes, by NodeClaim, with the prices of covered ones, whose removal saves nothing."""
     return {name: _priced(detail, coverage.covered, name) for name, detail in details.items()}
 
 
 def _priced(detail: NodeDetail, covered: Mapping[str, str], claim: str) -> NodeDetail:
     if claim not in covered or detail.capacity_type != labels.ON_DEMAND:
         return detail
-    return replace(detail, price=covered_price(detail.price))
+    return replace(detail, price=covered_price(detail.price) * NO_SAVING)

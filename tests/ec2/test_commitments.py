@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,8 +20,9 @@ from tenon.ec2.commitments.coverage import (
 from tenon.ec2.commitments.pools import with_commitments_of
 from tenon.ec2.commitments.purchases import reserved_instances, savings_plan
 from tenon.kube.claim_record import ClaimRecord, provider_id_of
+from tenon.kube.requirements import Requirements
 from tenon.scheduling.model import Commitment
-from tests.tenon.scheduling.builders import need, pool
+from tests.tenon.scheduling.builders import CATALOG, need, pool
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FAMILIES = {"m5": "large xlarge 2xlarge metal", "c5": "large", "g5": "xlarge 2xlarge", "t3": "nano micro"}
@@ -143,7 +145,12 @@ def claim(name: str, *kinds: str, capacity_type: str = "on-demand", launched: bo
         {"key": labels.CAPACITY_TYPE, "operator": "In", "values": capacity_type.split("|")},
         *more.pop("terms", []),
     ]
-    own = {labels.INSTANCE_TYPE: kinds[0], labels.ZONE: ZONE_A, labels.CAPACITY_TYPE: capacity_type}
+    own = {
+        labels.INSTANCE_TYPE: kinds[0],
+        labels.ZONE: ZONE_A,
+        labels.CAPACITY_TYPE: capacity_type,
+        labels.OS: more.pop("system", "linux"),
+    }
     metadata = {"name": name, "labels": own if launched else {}, "annotations": more.pop("annotations", {})}
     status = {"providerID": provider_id_of(ZONE_A, f"i-{name}")} if launched else {}
     return ClaimRecord.of({"metadata": metadata, "spec": {"requirements": terms}, "status": status})
@@ -177,6 +184,8 @@ def test_what_is_not_covered_uses_nothing() -> None:
         claim("spot", "m5.xlarge", capacity_type="spot"),
         claim("other", "c5.large"),
         claim("dedicated", "m5.xlarge", terms=[dedicated]),
+        claim("windows", "m5.xlarge", terms=[{"key": labels.OS, "operator": "In", "values": ["windows"]}]),
+        claim("windows-class", "m5.xlarge", system="windows"),
         claim("stopped", "m5.xlarge", annotations={labels.WARM: "stopped"}),
     ) == [1600]
 
@@ -221,15 +230,17 @@ def test_a_cluster_without_nodes_has_no_share_beside_others() -> None:
 
 
 def test_only_nodes_of_linux_in_shared_tenancy_use_commitments() -> None:
+    windows = Requirements.of(need(labels.OS, "In", "windows"))
     pools = [
         pool("linux"),
         pool("windows", need(labels.OS, "In", "windows")),
+        pool("windows-class", types=[replace(kind, requirements=windows) for kind in CATALOG]),
         pool("dedicated", need(labels.TENANCY, "In", labels.DEDICATED)),
     ]
     with_them = {
         item.name: item.commitments for item in with_commitments_of(pools, [FAMILY, Commitment("used", 0, {})])
     }
-    assert with_them == {"linux": (FAMILY,), "windows": (), "dedicated": ()}
+    assert with_them == {"linux": (FAMILY,), "windows": (), "windows-class": (), "dedicated": ()}
 
 
 INSTANCES = st.lists(

@@ -18,7 +18,7 @@ from math import ceil
 
 from tenon.apis import labels
 from tenon.apis.warm import STOPPED
-from tenon.ec2.launch.launched_labels import tenancy
+from tenon.ec2.commitments.pools import may_cover
 from tenon.ec2.refusals.known_quotas import capacity_types
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.requirements import Requirements
@@ -132,15 +132,18 @@ def coverage_of(account: AccountCommitments | None, claims: Iterable[ClaimRecord
 def _use_of(claim: ClaimRecord) -> Use | None:
     is_block = claim.labels.get(labels.RESERVATION_TYPE) == labels.CAPACITY_BLOCK
     is_spot = not {labels.ON_DEMAND, labels.RESERVED}.intersection(capacity_types(claim))
-    if is_spot or is_block or claim.warm == STOPPED or _is_dedicated(claim):
+    if is_spot or is_block or claim.warm == STOPPED or not may_cover(_requirements(claim)):
         return None
     launched_type = claim.labels.get(labels.INSTANCE_TYPE, "") if claim.provider_id else ""
     names = (launched_type,) if launched_type else tuple(claim.instance_types)
     return Use(claim.name, names, claim.labels.get(labels.ZONE, "") if launched_type else "") if names else None
 
 
-def _is_dedicated(claim: ClaimRecord) -> bool:
-    return tenancy(Requirements.from_terms(claim.spec.get("requirements") or ())) == labels.DEDICATED
+def _requirements(claim: ClaimRecord) -> Requirements:
+    """What the node is, or may become: its NodePool need not say which operating system the EC2NodeClass has."""
+    requirements = Requirements.from_terms(claim.spec.get("requirements") or ())
+    system = claim.labels.get(labels.OS)
+    return requirements.with_(Requirements.from_labels({labels.OS: system})) if system else requirements
 
 
 @dataclass(slots=True)

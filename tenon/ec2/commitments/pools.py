@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from tenon.apis import labels
 from tenon.ec2.launch.launched_labels import tenancy
+from tenon.kube.requirements import Requirements
 from tenon.scheduling.model import Commitment, Pool, Problem
 
 _LINUX = "linux"
@@ -27,5 +28,11 @@ def with_commitments_of(pools: Sequence[Pool], remaining: Sequence[Commitment]) 
 
 
 def _may_be_covered(pool: Pool) -> bool:
-    is_linux = pool.requirements.get(labels.OS).has(_LINUX)
-    return is_linux and tenancy(pool.requirements) != labels.DEDICATED
+    """Whether commitments may cover the pool's nodes. All of its types have the operating system of its class."""
+    systems = (kind.requirements.get(labels.OS) for kind in pool.instance_types[:1])
+    return may_cover(pool.requirements) and all(system.has(_LINUX) for system in systems)
+
+
+def may_cover(requirements: Requirements) -> bool:
+    """Whether commitments may cover a node with these requirements: one of Linux in shared tenancy."""
+    return requirements.get(labels.OS).has(_LINUX) and tenancy(requirements) != labels.DEDICATED

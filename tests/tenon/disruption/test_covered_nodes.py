@@ -66,6 +66,18 @@ def test_a_node_that_is_covered_stays() -> None:
     assert decided(with_left(value, 0, "n0")).commands == ()
 
 
+def test_not_even_the_dearest_covered_nodes_are_a_saving() -> None:
+    """Their pods would fit on the other nodes, and what the account pays stays the same."""
+    value = situation(cluster(*["m5.2xlarge"] * 6))
+    assert value.model is not None
+    details = {
+        name: replace(detail, price=400 * detail.price) for name, detail in value.model.details.items()
+    }  # $150 an hour, more than the largest instance costs in most regions
+    value = replace(value, model=replace(value.model, details=details))
+    assert decided(value).commands, "without the commitment they are removed"
+    assert decided(with_left(value, 0, *details)).commands == ()
+
+
 def test_pods_move_to_a_covered_node_that_has_room() -> None:
     value = with_left(situation(cluster("m5.2xlarge", "c5.large")), 0, "n0")
     (command,) = decided(value).commands
