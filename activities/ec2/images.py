@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import FilterTypeDef
 
 PARAMETER_SECONDS = 300.0
-"""The maximum cache TTL of a parameter's value."""
+"""The maximum cache TTL of a parameter's value. A missing parameter is not cached, because it may be created next."""
 
 
 class Images:
@@ -41,7 +41,7 @@ class Images:
         self._now = now
         self._lock = threading.Lock()
         self._parameter_seconds = min(parameter_seconds, PARAMETER_SECONDS)
-        self._parameters: dict[str, tuple[float, str | None]] = {}
+        self._parameters: dict[str, tuple[float, str]] = {}
 
     def resolve(self, node_class: EC2NodeClass, kubernetes_version: str) -> list[Image]:
         """The images that the class's terms select, preferred ones first, one per set of requirements.
@@ -98,13 +98,16 @@ class Images:
         names = sorted(set(parameters))
         now = self._clock()
         with self._lock:
-            stale = [name for name in names if self._parameters.get(name, (float("-inf"), None))[0] <= now]
-        for name in stale:
-            value = self._value(name)
-            with self._lock:
-                self._parameters[name] = (now + self._parameter_seconds, value)
-        with self._lock:
-            return {name: self._parameters[name][1] for name in names}
+            fresh = {name: value for name, (until, value) in self._parameters.items() if name in names and now < until}
+        values: dict[str, str | None] = {**fresh}
+        for name in names:
+            if name in fresh:
+                continue
+            values[name] = value = self._value(name)
+            if value is not None:
+                with self._lock:
+                    self._parameters[name] = (now + self._parameter_seconds, value)
+        return values
 
     def _value(self, name: str) -> str | None:
         """The value of one parameter.

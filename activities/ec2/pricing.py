@@ -27,6 +27,10 @@ log = loggers.PRICING
 TTL_SECONDS = 12 * 3600.0
 RETRY_SECONDS = 300.0
 """How soon to ask again after a service returned no prices."""
+FIRST_RETRY_SECONDS = 20.0
+"""How soon to ask again if a service that has not returned prices yet did not answer. It doubles up to RETRY_SECONDS,
+because plans wait while a service that cannot be reached is asked.
+"""
 SHOWN_TYPES = 3
 Key = TypeVar("Key")
 _PRODUCTS = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
@@ -68,10 +72,12 @@ class Pricing:
         self._version = 0
         self._is_listed = False
         """Whether the list prices are those of the price list. They may be equal to the built-in ones."""
-        self._refresh_at: float | None = None
+        self._read_again_at: dict[str, float] = {}
+        """By kind of prices; without a kind that was not asked for yet."""
+        self._pauses: dict[str, float] = {}
+        """By kind of prices, how soon to ask again after the last failure, if none are known."""
         self._listed_dedicated: Mapping[str, float] = {}
         """On-demand prices of dedicated instances, once they are needed: few clusters need this half of the list."""
-        self._dedicated_refresh_at: float | None = None
         self._dedicated_prices: tuple[int, Prices] | None = None
         """With the version that they belong to."""
         self._failures = {"list": self._no_list, "dedicated": self._no_list} if self._no_list else {}
@@ -88,7 +94,7 @@ class Pricing:
             warnings.append(
                 f"the spot prices of {region} are unknown ({failures['spot']}): Tenon uses on-demand prices for spot"
             )
-        if self._dedicated_refresh_at is not None and not self._dedicated:
+        if "dedicated" in self._read_again_at and not self._dedicated:
             warnings.append(
                 f"the prices of dedicated instances of {region} are unknown ({failures['dedicated']}): Tenon uses "
                 "those of shared tenancy"
@@ -150,11 +156,11 @@ class Pricing:
         ``dedicated``: of dedicated instances.
         """
         with self._lock:
-            if self._refresh_at is None or self._clock() >= self._refresh_at:
+            if self._is_due("list") or self._is_due("spot"):
                 self._refresh()
             if not dedicated:
                 return self._version, self._prices
-            if self._dedicated_refresh_at is None or self._clock() >= self._dedicated_refresh_at:
+            if self._is_due("dedicated"):
                 self._refresh_dedicated()
             if self._dedicated_prices is None or self._dedicated_prices[0] != self._version:
                 composed = self._prices.in_dedicated_tenancy(self._dedicated) if self._dedicated else self._prices
@@ -162,11 +168,9 @@ class Pricing:
             return self._dedicated_prices
 
     def _refresh(self) -> None:
-        on_demand: Mapping[str, float] = {} if self._no_list else self._read("list", self._on_demand)
-        spot = self._read("spot", self._spot)
-        complete = (bool(on_demand) or bool(self._no_list)) and bool(spot)
-        self._refresh_at = self._clock() + (TTL_SECONDS if complete else RETRY_SECONDS)
         old = self._prices
+        on_demand = self._read_if_due("list", self._on_demand, are_known=self._is_listed)
+        spot = self._read_if_due("spot", self._spot, are_known=bool(old.spot))
         self._is_listed = self._is_listed or bool(on_demand)
         if not self._is_listed:
             self._read_table_again()
@@ -204,13 +208,26 @@ class Pricing:
         return self._listed_dedicated or self._table.dedicated
 
     def _refresh_dedicated(self) -> None:
-        dedicated_prices: Mapping[str, float] = {} if self._no_list else self._read("dedicated", self._dedicated_list)
-        self._dedicated_refresh_at = self._clock() + (
-            TTL_SECONDS if dedicated_prices or self._no_list else RETRY_SECONDS
-        )
+        are_known = bool(self._listed_dedicated)
+        dedicated_prices = self._read_if_due("dedicated", self._dedicated_list, are_known=are_known)
         if dedicated_prices and dedicated_prices != self._listed_dedicated:
             self._version += 1
             self._listed_dedicated = dedicated_prices
+
+    def _is_due(self, kind: str) -> bool:
+        return self._clock() >= self._read_again_at.get(kind, float("-inf"))
+
+    def _read_if_due(
+        self, kind: str, ask: Callable[[], Mapping[Key, float]], *, are_known: bool
+    ) -> Mapping[Key, float]:
+        """Read prices if it is time and a service has them. ``are_known``: whether they were read before."""
+        if not self._is_due(kind):
+            return {}
+        has_service = kind == "spot" or not self._no_list
+        prices = self._read(kind, ask) if has_service else {}
+        after_failure = RETRY_SECONDS if are_known else self._pauses.get(kind, RETRY_SECONDS)
+        self._read_again_at[kind] = self._clock() + (TTL_SECONDS if prices or not has_service else after_failure)
+        return prices
 
     def _read(self, kind: str, ask: Callable[[], Mapping[Key, float]]) -> Mapping[Key, float]:
         try:
@@ -218,6 +235,8 @@ class Pricing:
         except EC2Error as error:
             log.warning("The worker failed to read prices and keeps the last known ones", extra={"error": str(error)})
             self._failures[kind] = error.explained
+            pause = 2 * self._pauses.get(kind, FIRST_RETRY_SECONDS / 2) if error.retryable else RETRY_SECONDS
+            self._pauses[kind] = min(pause, RETRY_SECONDS)
             return {}
         self._failures[kind] = "AWS lists none"
         return prices

@@ -17,6 +17,8 @@ log = loggers.INSTANCE_TYPES
 
 POLL_SECONDS = 30.0
 """How old the answer of ARC may be (ACT-15)."""
+FIRST_RETRY_SECONDS = 2.0
+"""How soon ARC is asked again if it has never answered. It doubles up to POLL_SECONDS: callers wait for a question."""
 MAX_MARKED = 20_000
 """How many types are remembered with the offerings that a shift leaves them."""
 
@@ -33,7 +35,10 @@ class ZonalShifts:
         """Held by the thread that asks ARC. Every launch and every plan needs the zones, so none waits for another's
         question if an earlier answer is known."""
         self._arn = ""
-        self._has_read = False
+        self._has_asked = False
+        """Whether the first question has ended, for which everyone waits."""
+        self._retry_after = FIRST_RETRY_SECONDS
+        """How soon ARC is asked again if it does not answer."""
         self._away: frozenset[str] = frozenset()
         self._refusal = ""
         self._read_again_at = float("-inf")
@@ -43,7 +48,7 @@ class ZonalShifts:
 
     def away(self) -> frozenset[str]:
         """The IDs of the zones that no node may be launched in. If ARC does not answer, the last known ones."""
-        if self._is_due() and self._request_lock.acquire(blocking=not self._has_read):
+        if self._is_due() and self._request_lock.acquire(blocking=not self._has_asked):
             try:
                 if self._is_due():  # otherwise another thread has asked meanwhile
                     self._ask()
@@ -88,15 +93,21 @@ class ZonalShifts:
         read_again_at, refusal = self._clock() + POLL_SECONDS, ""
         try:
             away = self._read()
+            self._retry_after = POLL_SECONDS
         except EC2Error as error:
-            away, refusal = self._away, "" if error.retryable else error.explained
+            away = self._away
+            if error.retryable:
+                read_again_at = self._clock() + self._retry_after
+                self._retry_after = min(2 * self._retry_after, POLL_SECONDS)
+            else:
+                refusal = error.explained
             log.warning(
                 "The worker failed to ask ARC for zonal shifts and keeps the last known ones",
                 extra={"zones": sorted(away), "error": str(error)},
             )
         with self._lock:
             self._away, self._refusal = away, refusal
-            self._read_again_at, self._has_read = read_again_at, True
+            self._read_again_at, self._has_asked = read_again_at, True
 
     def _read(self) -> frozenset[str]:
         self._arn = self._arn or arn_of(self._clients, self._cluster)

@@ -1,13 +1,14 @@
 """Writes Kubernetes events about what happened to an object and why.
 
-Events only inform. If one cannot be written, the recorder logs that and the work continues. The recorder limits how
-often it writes the same message on the same object. Repetitions increase the count of one Event object. Of reasons that
-say what is so now, an object has one Event with the last message, so that those of a pod that waits for hours do not
-pile up.
+Events only inform. If one cannot be written, the work continues: the recorder tries again in the background if the API
+server did not answer, and otherwise logs it. The recorder limits how often it writes the same message on the same
+object. Repetitions increase the count of one Event object. Of reasons that say what is so now, an object has one Event
+with the last message, so that those of a pod that waits for hours do not pile up.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from collections import OrderedDict
@@ -19,7 +20,7 @@ from typing import Any, Protocol
 from activities import loggers
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError, ConflictError, NotFoundError
+from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.event_rate import EventRate
 from activities.kubernetes.rate_limit import RequestClass, requests_as
 from activities.kubernetes.resources import EVENTS
@@ -64,6 +65,10 @@ RATES: dict[str, tuple[float, float]] = {
 }
 """Reason to (events per second, burst), for reasons that occur in large numbers."""
 
+RETRY_AFTER = (5.0, 20.0, 60.0)
+"""Seconds between the attempts to write an event that the API server did not answer."""
+MOST_RETRIED = 500
+"""How many events are written again at most at the same time."""
 _REMEMBERED = 20_000
 _MESSAGE_LENGTH = 1024
 
@@ -114,6 +119,10 @@ class EventRecorder:
         self._clock = clock
         self._now = now
         self._written: OrderedDict[str, _Written] = OrderedDict()
+        self._unsent: dict[str, tuple[_Written, JsonObject]] = {}
+        """Events that are written again, with the last message of each."""
+        self._retries: set[asyncio.Task[None]] = set()
+        """Holds references, because an event loop has only weak ones."""
         self._rates = {reason: EventRate(*rate) for reason, rate in RATES.items()}
 
     async def publish(
@@ -124,7 +133,10 @@ class EventRecorder:
         type_: EventType | None = None,
         annotations: Mapping[str, str] | None = None,
     ) -> bool:
-        """Write an event about an object or a reference to one. Return False if it was suppressed or failed."""
+        """Write an event about an object or a reference to one. Return False if it was suppressed or failed.
+
+        After a failure that may pass, it is written again in the background: many callers publish an event only once.
+        """
         event_type = type_ or reason.type
         reference = _reference(regarding)
         message = shortened(message, _MESSAGE_LENGTH)
@@ -136,14 +148,11 @@ class EventRecorder:
         if (written.until > instant and text == written.text) or not self._within_rate(reason, instant):
             return False
         written.until, written.text = instant + WINDOWS.get(reason, DEFAULT_WINDOW), text
-        self._remember(key, written)
-        namespace = reference.get("namespace") or "default"
-        name = f"{reference['name'][:200]}.{key}"
         stamp = format_instant(self._now())
         event: JsonObject = {
             "metadata": {
-                "name": name,
-                "namespace": namespace,
+                "name": f"{reference['name'][:200]}.{key}",
+                "namespace": reference.get("namespace") or "default",
                 **({"annotations": dict(annotations)} if annotations else {}),
             },
             "involvedObject": reference,
@@ -156,45 +165,80 @@ class EventRecorder:
             "source": {"component": self._component},
             "reportingComponent": self._component,
         }
+        error = await self._attempt(key, written, event)
+        if error is None:
+            return True
+        if error.is_transient and (key in self._unsent or len(self._unsent) < MOST_RETRIED):
+            self._retry_later(key, written, event)
+        else:
+            _log_failure(event, error)
+        return False
+
+    async def _attempt(self, key: str, written: _Written, event: JsonObject) -> ApiError | None:
+        """Write an event. Return why it was not written."""
+        self._remember(key, written)
         try:
             with requests_as(RequestClass.EVENT):
-                written.count = await self._write(name, namespace, event, written.count)
+                written.count = await self._write(event, written.count)
         except ApiError as error:
-            if not 400 <= error.status < 500:  # an outage: the next attempt may succeed
+            if error.is_transient:
                 self._written.pop(key, None)
-            log.warning(
-                "The worker failed to write an Event",
-                extra={"kind": reference["kind"], "object": reference["name"], "reason": reason, "error": str(error)},
-            )
-            return False
-        return True
+            return error
+        return None
 
-    async def _write(self, name: str, namespace: str, event: JsonObject, count: int) -> int:
+    def _retry_later(self, key: str, written: _Written, event: JsonObject) -> None:
+        is_retried = key in self._unsent
+        self._unsent[key] = written, event
+        if not is_retried:
+            retry = asyncio.create_task(self._retry(key), name="event")
+            self._retries.add(retry)
+            retry.add_done_callback(self._retries.discard)
+
+    async def _retry(self, key: str) -> None:
+        """Write an event again, unless it is published again meanwhile."""
+        error: ApiError | None = None
+        try:
+            for pause in RETRY_AFTER:
+                await asyncio.sleep(pause)
+                if key in self._written:
+                    return
+                error = await self._attempt(key, *self._unsent[key])
+                if error is None:
+                    return
+                if not error.is_transient:
+                    break
+            if error is not None:
+                _log_failure(self._unsent[key][1], error)
+        finally:
+            del self._unsent[key]
+
+    async def _write(self, event: JsonObject, count: int) -> int:
         """Write the event that this process has written so many times. Return its new count.
 
         A process that has written it sends one request: the messages of thousands of waiting pods may change at once.
         """
-        if count:
-            try:
-                return await self._write_again(name, namespace, event, count + 1)
-            except NotFoundError:  # Kubernetes keeps events for an hour
-                pass
+        if count and await self._write_again(event, count + 1):
+            return count + 1
+        metadata = event["metadata"]
         try:
-            await self._kube.create(EVENTS, event, namespace)
+            await self._kube.create(EVENTS, event, metadata["namespace"])
         except ConflictError:
-            earlier = await self._kube.get(EVENTS, name, namespace) or {}
-            return await self._write_again(name, namespace, event, int(earlier.get("count") or 1) + 1)
+            earlier = await self._kube.get(EVENTS, metadata["name"], metadata["namespace"]) or {}
+            count = int(earlier.get("count") or 1) + 1
+            await self._write_again(event, count)
+            return count
         return 1
 
-    async def _write_again(self, name: str, namespace: str, event: JsonObject, count: int) -> int:
+    async def _write_again(self, event: JsonObject, count: int) -> bool:
+        """Write to the Event object. Return False if it is gone: Kubernetes keeps one for an hour."""
+        metadata = event["metadata"]
         again: JsonObject = {
             "count": count,
             "lastTimestamp": event["lastTimestamp"],
             "message": event["message"],
-            "metadata": {"annotations": event["metadata"].get("annotations")},
+            "metadata": {"annotations": metadata.get("annotations")},
         }
-        await self._kube.patch(EVENTS, name, again, namespace=namespace)
-        return count
+        return await self._kube.patch(EVENTS, metadata["name"], again, namespace=metadata["namespace"]) is not None
 
     def _remember(self, key: str, written: _Written) -> None:
         self._written[key] = written
@@ -204,6 +248,19 @@ class EventRecorder:
 
     def _within_rate(self, reason: str, instant: float) -> bool:
         return reason not in self._rates or self._rates[reason].allows(instant)
+
+
+def _log_failure(event: JsonObject, error: ApiError) -> None:
+    involved = event["involvedObject"]
+    log.warning(
+        "The worker failed to write an Event",
+        extra={
+            "kind": involved["kind"],
+            "object": involved["name"],
+            "reason": event["reason"],
+            "error": str(error),
+        },
+    )
 
 
 def _digest(*parts: str) -> str:

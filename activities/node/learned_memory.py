@@ -24,8 +24,9 @@ from tenon.resources import EPHEMERAL_STORAGE, MEMORY, parse_resources
 
 log = loggers.NODECLAIM_LIFECYCLE
 
-REMEMBERED_SECONDS = 3600.0
-"""How long a process does not look again at a class for a figure that it has seen there."""
+REMEMBERED_SECONDS = 300.0
+"""How long a process does not read a class again for a figure that it has seen there. One that was replaced since then
+lacks it, and a NodeClaim does not say the UID of its class."""
 MOST = 5000
 
 _News = Callable[[Mapping[str, str], Sequence[str]], str | None]

@@ -149,6 +149,8 @@ class NodeActivities:
         try:
             instance = await asyncio.to_thread(self._ec2.describe_instance, claim.instance_id)
         except EC2Error as error:
+            if error.retryable:
+                raise  # the step is repeated: this is the only time when the label is read
             log.warning(
                 "The worker failed to read the partition of an instance, and its node lacks the label",
                 extra={"nodeclaim": claim.name, "instance": claim.instance_id, "error": str(error)},

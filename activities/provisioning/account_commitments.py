@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 
 from tenon.ec2.commitments.coverage import AccountCommitments, Coverage, coverage_of
 from tenon.kube.claim_record import ClaimRecord
+
+MAX_AGE = 1800.0
+"""Seconds for which what was read counts. It is read every ten minutes, and others may use up what is left."""
 
 
 class CommitmentStore:
     """Keeps what was last read of the account."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._account: AccountCommitments | None = None
+        self._read_at = float("-inf")
 
     def replace(self, account: AccountCommitments | None) -> None:
-        """Set what this cluster may use. ``account``: None if that cannot be read."""
-        self._account = account
+        """Set what this cluster may use now. ``account``: None if that cannot be read."""
+        self._account, self._read_at = account, self._clock()
 
     def coverage(self, claims: Iterable[ClaimRecord]) -> Coverage:
         """Return what is covered of the nodes of these NodeClaims, and what is left for new ones."""
-        return coverage_of(self._account, claims)
+        is_current = self._clock() < self._read_at + MAX_AGE
+        return coverage_of(self._account if is_current else None, claims)

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from botocore.exceptions import ClientError
 
-from activities.ec2.images import Images
+from activities.ec2.images import PARAMETER_SECONDS, Images
 from tenon.apis.ami_families import AMIFamily
 from tenon.ec2.families import FAMILIES
 from tenon.ec2.families.amis import Image, UnsupportedAliasError, described_image, newest_per_requirements
@@ -163,3 +164,34 @@ def test_aws107_only_a_name_without_an_owner_looks_at_self_and_amazon(
     selection = node_class(amiFamily="AL2023", amiSelectorTerms=[term])
     assert Images(cast("Any", SimpleNamespace(ec2=ec2))).resolve(selection, "1.34") == []
     assert [item.get("Owners") for item in requests] == [owners]
+
+
+def test_ec07_a_parameter_that_did_not_exist_is_read_at_the_next_resolve() -> None:
+    """Users who name a parameter before it exists create it next, and wait for the class to be ready."""
+    requests: list[str] = []
+    values: dict[str, str] = {}
+    now = 0.0
+
+    def get_parameter(Name: str) -> Any:
+        requests.append(Name)
+        if Name not in values:
+            raise ClientError({"Error": {"Code": "ParameterNotFound", "Message": "no"}}, "GetParameter")
+        return {"Parameter": {"Value": values[Name]}}
+
+    def paginate(**_: Any) -> list[dict[str, Any]]:
+        return [{"Images": [{"ImageId": "ami-1", "Name": "image", "Architecture": "x86_64", "State": "available"}]}]
+
+    ec2 = SimpleNamespace(get_paginator=lambda _: SimpleNamespace(paginate=paginate))
+    clients = SimpleNamespace(ec2=ec2, ssm=SimpleNamespace(get_parameter=get_parameter))
+    images = Images(cast("Any", clients), clock=lambda: now)
+    selection = node_class(amiFamily="AL2023", amiSelectorTerms=[{"ssmParameter": "/team/image"}])
+    assert images.resolve(selection, "1.34") == []
+    values["/team/image"] = "ami-1"
+    assert [image.id for image in images.resolve(selection, "1.34")] == ["ami-1"]
+    requests.clear()
+    now = PARAMETER_SECONDS - 1
+    images.resolve(selection, "1.34")
+    assert requests == []
+    now = PARAMETER_SECONDS
+    images.resolve(selection, "1.34")
+    assert requests == ["/team/image"]

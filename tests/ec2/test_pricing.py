@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from botocore.exceptions import BotoCoreError, ClientError
 from prometheus_client import REGISTRY
 
 from activities.ec2.catalogue import Catalogue
 from activities.ec2.client import Ec2, pricing_region
 from activities.ec2.errors import EC2Error
 from activities.ec2.price_tables import PriceTable, built_in_table, table_text
-from activities.ec2.pricing import RETRY_SECONDS, TTL_SECONDS, Pricing
+from activities.ec2.pricing import FIRST_RETRY_SECONDS, RETRY_SECONDS, TTL_SECONDS, Pricing
 from sandbox.ec2.authorization.identities import worker_key
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.types.instance_types import Prices
@@ -138,12 +139,18 @@ def test_the_built_in_table_stands_in(clients: Ec2, server: Server) -> None:
     assert pricing.warnings() == []
 
 
+UNREACHABLE = BotoCoreError()
+THROTTLED = ClientError({"Error": {"Code": "RequestLimitExceeded", "Message": "slow down"}}, "DescribeSpotPriceHistory")
+
+
 class Region:
     """The price list and the spot price history of a region, for one type."""
 
     def __init__(self, region: str, currency: str, list_price: float, spot_price: float) -> None:
         self.region = region
         self.requests: list[str] = []
+        self.errors: dict[str, BotoCoreError | ClientError] = {}
+        """By request, how AWS fails."""
         dimension = {"pricePerUnit": {currency: str(list_price)}}
         product = {
             "product": {"productFamily": "Compute Instance", "attributes": {"instanceType": "m5.large"}},
@@ -166,6 +173,8 @@ class Region:
         return self
 
     def paginate(self, **_: object) -> list[dict[str, Any]]:
+        if (error := self.errors.get(self.requests[-1])) is not None:
+            raise error
         return self.pages[self.requests[-1]]
 
 
@@ -174,6 +183,70 @@ def prices_of(region: Region, now: str = "2025-02-01", **options: Any) -> Pricin
     pricing = Pricing(cast("Any", region), now=lambda: datetime.fromisoformat(now).replace(tzinfo=UTC), **options)
     pricing.current()
     return pricing
+
+
+def test_aws133_first_spot_prices_that_are_throttled_are_read_within_seconds() -> None:
+    """Until then spot counts at the on-demand price, and plans of a worker that has just started go by it."""
+    region, clock = Region("us-west-2", "USD", 0.1, 0.05), Clock()
+    region.errors["describe_spot_price_history"] = THROTTLED
+    pricing = prices_of(region, clock=clock)
+    assert pricing.current()[1].of("m5.large", "us-west-2a", "spot") == 0.1
+    del region.errors["describe_spot_price_history"]
+    region.requests.clear()
+    clock.now = FIRST_RETRY_SECONDS - 1
+    assert pricing.current()[1].of("m5.large", "us-west-2a", "spot") == 0.1
+    clock.now = FIRST_RETRY_SECONDS
+    assert pricing.current()[1].of("m5.large", "us-west-2a", "spot") == 0.05
+    assert region.requests == ["describe_spot_price_history"], "the list prices are there"
+    clock.now = TTL_SECONDS
+    pricing.current()
+    assert "get_products" in region.requests
+
+
+def test_aws133_first_list_prices_that_do_not_come_are_read_within_seconds() -> None:
+    """Also those of dedicated instances, which are read when they are needed first."""
+    region, clock = Region("us-west-2", "USD", 0.1, 0.05), Clock()
+    region.errors["get_products"] = UNREACHABLE
+    pricing = prices_of(region, clock=clock)
+    dedicated = pricing.current(dedicated=True)[1]
+    del region.errors["get_products"]
+    clock.now = FIRST_RETRY_SECONDS
+    assert pricing.current()[1].on_demand == {"m5.large": 0.1}
+    assert pricing.current(dedicated=True)[1] != dedicated
+
+
+def test_aws133_a_service_that_stays_unreachable_is_asked_ever_more_rarely() -> None:
+    """Each attempt takes seconds, and plans wait for it."""
+    region, clock = Region("us-west-2", "USD", 0.1, 0.05), Clock()
+    region.errors["get_products"] = UNREACHABLE
+    pricing = prices_of(region, clock=clock)
+    asked_at = []
+    for clock.now in range(0, 2000, 5):
+        before = len(region.requests)
+        pricing.current()
+        asked_at += [clock.now] * (len(region.requests) - before)
+    pauses = [later - earlier for earlier, later in zip([0, *asked_at], asked_at, strict=False)]
+    assert pauses[:2] == [FIRST_RETRY_SECONDS, 2 * FIRST_RETRY_SECONDS]
+    assert pauses[-1] == max(pauses) == RETRY_SECONDS
+
+
+def test_aws133_known_and_refused_prices_are_asked_for_again_after_minutes() -> None:
+    region, clock = Region("us-west-2", "USD", 0.1, 0.05), Clock()
+    pricing = prices_of(region, clock=clock)
+    clock.now = TTL_SECONDS
+    region.errors["describe_spot_price_history"] = THROTTLED
+    pricing.current()
+    region.requests.clear()
+    clock.now = TTL_SECONDS + RETRY_SECONDS - 1
+    pricing.current()
+    refused = Region("us-west-2", "USD", 0.1, 0.05)
+    denied = {"Error": {"Code": "AccessDeniedException", "Message": "no"}}
+    refused.errors["get_products"] = ClientError(cast("Any", denied), "GetProducts")
+    pricing = prices_of(refused, clock=clock)
+    refused.requests.clear()
+    clock.now += RETRY_SECONDS - 1
+    pricing.current()
+    assert region.requests == refused.requests == []
 
 
 def table_file(path: Path, region: str, dedicated: float) -> str:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from threading import Event
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from botocore.exceptions import BotoCoreError, ClientError
 
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import describe_cluster
 from activities.ec2.errors import InsufficientCapacityError
 from activities.ec2.provider import Ec2Provider
-from activities.ec2.zonal_shifts import ZonalShifts
+from activities.ec2.zonal_shifts import FIRST_RETRY_SECONDS, POLL_SECONDS, ZonalShifts
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.instances.zonal_shifts import shifted_zones
 from tenon.kube.offerings import OfferingKey
@@ -138,6 +140,60 @@ def test_types_stay_the_same_objects_while_a_shift_lasts(
     assert changed == ["m5.large"]
     shifting.prepare_launch(node_claim(name="same-1"), ready_class, 1, types=first)
     assert all(item is other for item, other in zip(first, shifting.instance_types(ready_class), strict=True))
+
+
+class Arc:
+    """Answers with a shift away from one zone, or fails, for a `ZonalShifts` with a clock."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.asked_at: list[float] = []
+        self.error: Exception | None = None
+        clients = SimpleNamespace(
+            zonal_shift=SimpleNamespace(get_managed_resource=self._answer),
+            region="us-west-2",
+            eks=SimpleNamespace(describe_cluster=lambda **_: {"cluster": {"arn": "arn"}}),
+        )
+        self.zonal = ZonalShifts(cast("Any", clients), "sandbox", lambda: self.now)
+
+    def _answer(self, **_: object) -> dict[str, Any]:
+        self.asked_at.append(self.now)
+        if self.error is not None:
+            raise self.error
+        return {"zonalShifts": [{"awayFrom": "usw2-az1", "appliedStatus": "APPLIED"}]}
+
+    def away_at(self, now: float) -> frozenset[str]:
+        self.now = now
+        return self.zonal.away()
+
+
+def test_aws016_a_first_question_that_fails_is_asked_again_within_seconds() -> None:
+    """No zone counts as shifted until then, so a worker that has just started would launch into one that fails."""
+    arc = Arc()
+    arc.error = BotoCoreError()
+    assert arc.away_at(0.0) == frozenset()
+    assert arc.away_at(FIRST_RETRY_SECONDS - 1) == frozenset()
+    arc.error = None
+    assert arc.away_at(FIRST_RETRY_SECONDS) == {"usw2-az1"}
+    arc.error = BotoCoreError()
+    for seconds in range(100):
+        assert arc.away_at(100.0 + seconds) == {"usw2-az1"}
+    assert arc.asked_at == [0.0, FIRST_RETRY_SECONDS, 100.0, 130.0, 160.0, 190.0], "as often as if it answered"
+
+
+def test_aws016_an_arc_that_never_answers_or_refuses_is_not_asked_all_the_time() -> None:
+    arc = Arc()
+    arc.error = BotoCoreError()
+    for seconds in range(300):
+        arc.away_at(float(seconds))
+    pauses = [later - earlier for earlier, later in pairwise(arc.asked_at)]
+    assert pauses[:3] == [FIRST_RETRY_SECONDS, 2 * FIRST_RETRY_SECONDS, 4 * FIRST_RETRY_SECONDS]
+    assert pauses[-1] == max(pauses) == POLL_SECONDS
+    refused = Arc()
+    refused.error = ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "GetManagedResource")
+    for seconds in range(60):
+        refused.away_at(float(seconds))
+    assert refused.asked_at == [0.0, POLL_SECONDS]
 
 
 def test_no_plan_waits_for_arc_while_its_last_answer_is_known() -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from activities.kubernetes.errors import ApiError, ConflictError, ForbiddenError, NotFoundError
+from activities.kubernetes.errors import ApiError, ConflictError, ForbiddenError
 from activities.kubernetes.event_references import reference
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import MOST_RETRIED, RETRY_AFTER, EventRecorder
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
 from tenon.kube.event_reasons import EventReason
+
+pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "uid": "u", "labels": {"a": "b"}}}
 
@@ -37,10 +40,12 @@ class Api:
         self.requests.append("get")
         return self.events[name]
 
-    async def patch(self, resource: Any, name: str, patch: dict[str, Any], **_: Any) -> dict[str, Any]:
+    async def patch(self, resource: Any, name: str, patch: dict[str, Any], **_: Any) -> dict[str, Any] | None:
         self.requests.append("patch")
+        if self.error:
+            raise self.error
         if name not in self.events:
-            raise NotFoundError(404, "NotFound", "gone")
+            return None
         metadata = {**self.events[name]["metadata"], **patch.get("metadata", {})}
         self.events[name] = {**self.events[name], **patch, "metadata": metadata}
         return self.events[name]
@@ -161,11 +166,59 @@ async def test_a_refused_event_is_logged_and_stops_nothing(caplog: pytest.LogCap
     assert any("events are not for you" in str(vars(record).get("error")) for record in caplog.records)
 
 
-async def test_an_event_that_an_outage_swallowed_is_written_when_it_is_published_again() -> None:
+@pytest.mark.parametrize("status", [0, 401, 408, 429, 503])
+async def test_an_event_that_an_outage_swallowed_is_written_when_it_is_published_again(status: int) -> None:
     api = Api()
     recorder = api.recorder()
-    api.error = ApiError(503, "ServiceUnavailable", "etcd is away")
+    api.error = ApiError(status, "Failure", "the API server is busy, away, or a token has expired")
     assert not await recorder.publish(NODE, EventReason.HELD_BY_FINALIZER, "x")
     api.error = None
     assert await recorder.publish(NODE, EventReason.HELD_BY_FINALIZER, "x")
     assert len(api.events) == 1
+
+
+async def test_an_event_that_is_published_once_is_written_after_an_outage() -> None:
+    """Most are: what they say is true once, such as that a command waits for approval."""
+    api = Api()
+    recorder = api.recorder()
+    api.error = ApiError(429, "TooManyRequests", "slow down")
+    assert not await recorder.publish(NODE, EventReason.HELD_BY_FINALIZER, "x")
+    await asyncio.sleep(RETRY_AFTER[0] + 1)
+    assert api.events == {}
+    api.error = None
+    await asyncio.sleep(RETRY_AFTER[1])
+    assert [event["count"] for event in api.events.values()] == [1]
+    assert not await recorder.publish(NODE, EventReason.HELD_BY_FINALIZER, "x"), "its window has begun"
+    written = list(api.requests)
+    await asyncio.sleep(sum(RETRY_AFTER))
+    assert api.requests == written
+
+
+async def test_what_is_published_again_before_the_retry_is_written_once() -> None:
+    """Of a pod that waits, the newest message counts."""
+    api = Api()
+    recorder = api.recorder()
+    api.error = ApiError(503, "ServiceUnavailable", "etcd is away")
+    for message in ("at ten", "at eleven"):
+        assert not await recorder.publish(NODE, EventReason.FAILED_SCHEDULING, message)
+        assert not await recorder.publish(NODE, EventReason.DISRUPTED, message)
+    api.error = None
+    assert await recorder.publish(NODE, EventReason.DISRUPTED, "at eleven")
+    await asyncio.sleep(sum(RETRY_AFTER))
+    shown = sorted((event["reason"], event["message"], event["count"]) for event in api.events.values())
+    assert shown == [("Disrupted", "at eleven", 1), ("Disrupted", "at ten", 1), ("FailedScheduling", "at eleven", 1)]
+
+
+async def test_a_long_outage_gets_few_retries_and_one_log_line(caplog: pytest.LogCaptureFixture) -> None:
+    api = Api()
+    recorder = api.recorder()
+    api.error = ApiError(503, "ServiceUnavailable", "etcd is away")
+    await recorder.publish(NODE, EventReason.DISRUPTED, "x")
+    await asyncio.sleep(3600)
+    assert len(api.requests) == 1 + len(RETRY_AFTER)
+    assert [record.getMessage() for record in caplog.records] == ["The worker failed to write an Event"]
+    for number in range(2 * MOST_RETRIED):
+        assert not await recorder.publish(NODE, EventReason.DISRUPTED, str(number))
+    api.requests.clear()
+    await asyncio.sleep(RETRY_AFTER[0] + 1)
+    assert len(api.requests) == MOST_RETRIED

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from activities.ec2.errors import EC2Error
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from activities.node.nodeclaim_lifecycle import NodeActivities
 from activities.node.registration import register
@@ -70,6 +71,26 @@ async def test_aws112_a_partition_that_was_not_known_at_the_launch_is_read_back(
         assert (await activities.register(WANTED)).node_name == "node-1"
         assert world.node["metadata"]["labels"].get(label) == expected
         assert world.claim["metadata"]["labels"].get(label) == expected
+
+
+async def test_aws112_a_node_does_not_join_without_its_partition_while_ec2_is_busy() -> None:
+    """A Node has a label for life, or lacks it. If EC2 refuses the call, the node joins without it."""
+
+    class Ec2WithoutAnswer(Ec2):
+        error = EC2Error("RequestLimitExceeded", "slow down", retryable=True)
+
+        def describe_instance(self, instance_id: str) -> Instance:
+            raise self.error
+
+    world = joined(UNREGISTERED)
+    world.claim["metadata"]["labels"]["karpenter.k8s.aws/placement-group-id"] = "pg-1"
+    ec2 = Ec2WithoutAnswer()
+    activities = NodeActivities(world.kube, world.recorder, cast("Any", ec2))
+    with pytest.raises(EC2Error):
+        await activities.register(WANTED)
+    assert "karpenter.sh/registered" not in world.node["metadata"]["labels"]
+    ec2.error = EC2Error("UnauthorizedOperation", "You are not authorized", operation="DescribeInstances")
+    assert (await activities.register(WANTED)).node_name == "node-1"
 
 
 async def test_the_provider_id_decides_not_the_name() -> None:

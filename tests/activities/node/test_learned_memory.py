@@ -9,7 +9,7 @@ import pytest
 
 from activities.kubernetes.errors import ApiUnreachableError
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODES
-from activities.node.learned_memory import REMEMBERED_SECONDS, LearnedMemory
+from activities.node.learned_memory import LearnedMemory
 from tenon.apis import labels
 from tenon.messages.node_steps import NodeInput
 from tests.activities.node.joining import initialize
@@ -49,6 +49,7 @@ async def test_an_initialized_node_teaches_its_class_once() -> None:
 
 
 async def test_a_figure_that_somebody_removed_comes_back_with_a_later_node() -> None:
+    """A replaced class has no annotations either. Plans count with less until then."""
     world = world_with()
     passed = 0.0
     memory = LearnedMemory(world.kube, lambda: passed)
@@ -56,7 +57,7 @@ async def test_a_figure_that_somebody_removed_comes_back_with_a_later_node() -> 
     world.kube.objects[("ec2nodeclasses", "", "default")]["metadata"]["annotations"] = {}
     await initialize(world.kube, WANTED, world.clock, memory.learn)
     assert learned(world) is None
-    passed = REMEMBERED_SECONDS
+    passed = 600.0
     await initialize(world.kube, WANTED, world.clock, memory.learn)
     assert learned(world) == {"ami-1": {"m5.large": 7900000}}
 

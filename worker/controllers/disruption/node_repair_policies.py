@@ -40,10 +40,13 @@ class NodeRepairPolicyController(Controller):
         self._kube = kube
         self._view = view
         self._repair = repair
+        self._is_served = True
+        """Whether the CustomResourceDefinition exists, as far as this controller has seen."""
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
         """Evaluate all policies: which holds for a NodePool depends on the others."""
-        succeeded = [await self.isolate(BUILT_IN, self._keep_built_in())]
+        self._is_served = True
+        succeeded = [await self.isolate(BUILT_IN, self._keep_built_in()), self._is_served]
         pools, matching = self._figures()
         for record in self._cache.repair_policies:
             written = self._write(record, pools[record.name], matching[record.name])
@@ -63,8 +66,11 @@ class NodeRepairPolicyController(Controller):
             }
             try:
                 await self._kube.create(NODEREPAIRPOLICIES, body)
-            except (ConflictError, NotFoundError):
-                return  # the watch has yet to show it, or the CustomResourceDefinition is missing, which the cache says
+            except ConflictError:
+                return  # the watch has yet to show it
+            except NotFoundError:  # the cache says that the CustomResourceDefinition is missing
+                self._is_served = False
+                return
             self._log.info("The worker created the built-in NodeRepairPolicy", extra={"noderepairpolicy": BUILT_IN})
             return
         model, _ = self._view.repair_policy(record)

@@ -41,6 +41,8 @@ from worker.controllers.base import Controller
 
 TYPES_AGE = timedelta(minutes=5)
 """How old the instance types may be that NodeClaims are compared with."""
+TYPES_RETRY = timedelta(seconds=20)
+"""How soon instance types are read again that EC2 did not give."""
 MAX_LOOKS = 200
 """Maximum number of NodeClaims to look at in one reconcile, about ten milliseconds on the event loop."""
 MAX_DRIFTED, MAX_CONSOLIDATABLE = 50, 10
@@ -187,7 +189,9 @@ class NodeClaimDisruptionController(Controller):
         same = known_pool is not None and known_pool.version == version and _same(known_pool.node_class, node_class)
         if known_pool is not None and same and now < known_pool.types_read_at + TYPES_AGE:
             return
-        types = await self._read_types(pool, node_class)
+        types, read_at = await self._read_types(pool, node_class), now
+        if types is None and node_class is not None:
+            read_at = now - TYPES_AGE + TYPES_RETRY
         if types is None and known_pool is not None:
             types = known_pool.types
         if known_pool is not None and same and types is known_pool.types:
@@ -195,7 +199,7 @@ class NodeClaimDisruptionController(Controller):
         else:
             desired = DesiredNode(pool, node_class, types, ca_bundle=self._ca_bundle)
             changed.add(record.name)
-        self._pools[record.name] = _Pool(version, node_class, types, now, policy_of(pool), desired)
+        self._pools[record.name] = _Pool(version, node_class, types, read_at, policy_of(pool), desired)
 
     async def _read_types(self, pool: NodePool, node_class: EC2NodeClass | None) -> Sequence[InstanceType] | None:
         """All types of the class with every offering, also those that EC2 refuses now. None if they are not known."""

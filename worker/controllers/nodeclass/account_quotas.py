@@ -60,13 +60,14 @@ class AccountQuotasController(Controller):
         every = EVERY_WHILE_PODS_WAIT if self._refusals.waits_for_quota() else EVERY
         if self._clock() < self._read_at + max(self._wait, every):
             return None
-        self._read_at, self._wait = self._clock(), 0.0
         try:
             self._refusals.replace_quotas(await asyncio.to_thread(self._quotas.read))
+            # Not after a failure: before the first read, plans know of no quota.
+            self._read_at, self._wait = self._clock(), 0.0
         except EC2Error as error:
             if not error.unauthorized:
                 raise
-            self._wait = AFTER_REFUSAL
+            self._read_at, self._wait = self._clock(), AFTER_REFUSAL
             self._refusals.replace_quotas(None)
             if not self._refusal_logged:
                 self._refusal_logged = True

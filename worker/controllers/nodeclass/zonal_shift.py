@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from activities.kubernetes.event_references import reference
 from activities.kubernetes.events import EventPublisher
@@ -41,6 +41,9 @@ class ZonalShiftController(Controller):
     object_field = "ec2nodeclass"
     topics = ()
     resync = 30.0
+    _reported: ClassVar[dict[str, frozenset[str]]] = {}
+    """By the UID of a class, the zones of its subnets whose shift it has an event about. It outlives the controller: a
+    leader that leads again would otherwise repeat these events, and not say that a shift ended meanwhile."""
 
     def __init__(self, recorder: EventPublisher, cache: ClusterCache, view: PlanningView, shifts: Shifts) -> None:
         super().__init__(cache)
@@ -50,31 +53,39 @@ class ZonalShiftController(Controller):
         self._away: frozenset[str] = frozenset()
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
-        """Publish what changed since the last look."""
+        """Publish on each class what changed since its last event."""
         away = await asyncio.to_thread(self._shifts.shifted_zones)
         begun, ended, self._away = away - self._away, self._away - away, away
         for zone in sorted(begun):
             self._log.info(
                 "ARC shifts the cluster away from a zone, and no node is launched there", extra={"zone": zone}
             )
-            message = "ARC shifts the cluster away from zone {}: no node is launched there"
-            await self._tell(zone, EventReason.ZONAL_SHIFT_ACTIVE, message)
         for zone in sorted(ended):
             self._log.info("ARC no longer shifts the cluster away from a zone", extra={"zone": zone})
-            message = "ARC no longer shifts the cluster away from zone {}: nodes are launched there again"
-            await self._tell(zone, EventReason.ZONAL_SHIFT_CLEARED, message)
+        for record in self._cache.nodeclasses:
+            await self._report(record, away)
+        for uid in self._reported.keys() - {record.uid for record in self._cache.nodeclasses}:
+            del self._reported[uid]
         if refusal := self._shifts.refused_zones():
             message = f"Zonal shifts are not known, so nodes may be launched in a zone that fails: {refusal}"
             for record in self._cache.nodeclasses:
                 await self._recorder.publish(_reference(record), EventReason.ZONAL_SHIFT_UNKNOWN, message)
         return None
 
-    async def _tell(self, zone: str, reason: EventReason, message: str) -> None:
-        for record in self._cache.nodeclasses:
-            node_class = self._view.node_class(record.name)
-            name = _zone_named(node_class, zone) if node_class is not None else ""
-            if name:
-                await self._recorder.publish(_reference(record), reason, message.format(name))
+    async def _report(self, record: ObjectRecord, away: frozenset[str]) -> None:
+        node_class = self._view.node_class(record.name)
+        if node_class is None:
+            return
+        reported = self._reported.get(record.uid, frozenset())
+        names = {zone: name for zone in sorted(away | reported) if (name := _zone_named(node_class, zone))}
+        for zone, name in names.items():
+            if zone not in reported:
+                message = f"ARC shifts the cluster away from zone {name}: no node is launched there"
+                await self._recorder.publish(_reference(record), EventReason.ZONAL_SHIFT_ACTIVE, message)
+            elif zone not in away:
+                message = f"ARC no longer shifts the cluster away from zone {name}: nodes are launched there again"
+                await self._recorder.publish(_reference(record), EventReason.ZONAL_SHIFT_CLEARED, message)
+        self._reported[record.uid] = away & names.keys()
 
 
 def _reference(record: ObjectRecord) -> JsonObject:

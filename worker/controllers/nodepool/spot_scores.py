@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from activities.cluster_view.interfaces import Types
@@ -34,7 +35,9 @@ from worker.controllers.base import Controller
 EVERY = 3600.0
 """Seconds between two reads for a NodePool."""
 AFTER_FAILURE = 600.0
-"""Seconds until the next read if AWS refuses one."""
+"""Seconds until the next read if AWS refuses one, or if it would be one too many."""
+AFTER_RETRYABLE_FAILURE = 60.0
+"""Seconds until the next read if AWS throttles one or does not answer."""
 DAY = 24 * 3600.0
 MOST_CONFIGURATIONS = 20
 """How many configurations the worker has scored in a day. AWS does not say its limit, which other users of the account
@@ -46,6 +49,14 @@ TOO_MANY = (
 
 Version = tuple[str, int, str]
 """The UID and the generation of a NodePool, and which version of it a NodeRollout launches."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Why there are no scores, and how soon they are read again."""
+
+    why: str
+    pause: float = AFTER_FAILURE
 
 
 class Reader(Protocol):
@@ -85,8 +96,8 @@ class SpotPlacementScoresController(Controller):
         """By version of a NodePool, when its scores are due. A changed NodePool may launch other types."""
         self._scored_at: dict[Configuration, float] = {}
         """When each configuration of the last day was scored."""
-        self._failures: dict[str, str] = {}
-        """By NodePool, why its last read failed. A log line says each once."""
+        self._failures: dict[str, _Failure] = {}
+        """By NodePool, how its last read failed. A log line says each once."""
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
         """Read the scores that are due."""
@@ -105,19 +116,19 @@ class SpotPlacementScoresController(Controller):
         engine_pools = await asyncio.to_thread(
             scheduling_pools, self._view.snapshot(), overlaid.pools_with_types, PlanPolicy()
         )
-        scores: dict[Configuration, Mapping[str, int] | str] = {}
+        scores: dict[Configuration, Mapping[str, int] | _Failure] = {}
         for (pool, _), engine_pool in zip(overlaid.pools_with_types, engine_pools, strict=True):
             name, version = pool.metadata.name, _version(pool)
             self._next_reads[version] = now + AFTER_FAILURE
             if await self.isolate(name, self._refresh(pool, configuration_of(engine_pool), scores)):
-                self._next_reads[version] = now + (AFTER_FAILURE if name in self._failures else EVERY)
+                self._next_reads[version] = now + (self._failures[name].pause if name in self._failures else EVERY)
         return None
 
     async def _refresh(
         self,
         pool: NodePool,
         configuration: Configuration | None,
-        scores: dict[Configuration, Mapping[str, int] | str],
+        scores: dict[Configuration, Mapping[str, int] | _Failure],
     ) -> None:
         """Read the scores of a NodePool, or take those that were read for another one with the same types."""
         name = pool.metadata.name
@@ -128,33 +139,33 @@ class SpotPlacementScoresController(Controller):
         if configuration not in scores:
             scores[configuration] = await self._read(configuration)
         answer = scores[configuration]
-        if isinstance(answer, str):
+        if isinstance(answer, _Failure):
             await self._report(pool, answer)
         else:
             self._failures.pop(name, None)
             self._store.replace(name, answer)
 
-    async def _report(self, pool: NodePool, failure: str) -> None:
+    async def _report(self, pool: NodePool, failure: _Failure) -> None:
         name = pool.metadata.name
         if self._failures.get(name) != failure:
             self._failures[name] = failure
             self._log.warning(
                 "The worker cannot read Spot placement scores for a NodePool",
-                extra={"nodepool": name, "error": failure},
+                extra={"nodepool": name, "error": failure.why},
             )
-        message = f"Spot placement scores cannot be read, so plans soon choose zones without them: {failure}"
+        message = f"Spot placement scores cannot be read, so plans soon choose zones without them: {failure.why}"
         await self._recorder.publish(pool_reference(pool), EventReason.SPOT_SCORES_UNKNOWN, message)
 
-    async def _read(self, configuration: Configuration) -> Mapping[str, int] | str:
+    async def _read(self, configuration: Configuration) -> Mapping[str, int] | _Failure:
         """Return the scores by zone ID, or why there are none."""
         now = self._clock()
         self._scored_at = {key: at for key, at in self._scored_at.items() if now < at + DAY}
         if configuration not in self._scored_at and len(self._scored_at) >= MOST_CONFIGURATIONS:
-            return TOO_MANY
+            return _Failure(TOO_MANY)
         try:
             scores = await asyncio.to_thread(self._reader.read, configuration)
         except EC2Error as error:
-            return error.explained
+            return _Failure(error.explained, AFTER_RETRYABLE_FAILURE if error.retryable else AFTER_FAILURE)
         self._scored_at[configuration] = now
         return scores
 

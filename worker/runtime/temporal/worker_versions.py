@@ -286,18 +286,34 @@ class WorkerVersions:
 
 
 async def is_newest_revision(kube: Kube) -> bool:
-    """Whether this pod is of the newest revision of its Deployment. True if that is unknown, as outside a pod."""
+    """Whether this pod is of the newest revision of its Deployment. True if that cannot be known, as outside a pod.
+
+    Waits while the API server does not answer: in a rollout, an old process would otherwise make its version Current.
+    """
+    limiter = LogRateLimiter()
+    while True:
+        try:
+            return await _has_newest_revision(kube)
+        except ApiError as error:
+            if not error.is_transient:
+                log.warning(
+                    "The worker cannot read the revision of its Deployment, and takes itself for the newest",
+                    extra={"error": str(error)},
+                )
+                return True
+            if limiter.count("revision") is not None:
+                log.info(
+                    "The API server does not say the revision of the worker's Deployment, and the worker asks again",
+                    extra={"error": str(error)},
+                )
+            await asyncio.sleep(RETRY)
+
+
+async def _has_newest_revision(kube: Kube) -> bool:
     pod_name = os.environ.get("POD_NAME") or os.environ.get("HOSTNAME", "")
-    try:
-        pod = await kube.get(PODS, pod_name, own_namespace()) if pod_name else None
-        replica_set = await _owner(kube, pod, "ReplicaSet", REPLICASETS)
-        deployment = await _owner(kube, replica_set, "Deployment", DEPLOYMENTS)
-    except ApiError as error:
-        log.warning(
-            "The worker cannot read the revision of its Deployment, and takes itself for the newest",
-            extra={"error": str(error)},
-        )
-        return True
+    pod = await kube.get(PODS, pod_name, own_namespace()) if pod_name else None
+    replica_set = await _owner(kube, pod, "ReplicaSet", REPLICASETS)
+    deployment = await _owner(kube, replica_set, "Deployment", DEPLOYMENTS)
     if replica_set is None or deployment is None:
         return True
     revisions = [field_at(body, "metadata", "annotations", REVISION) for body in (replica_set, deployment)]

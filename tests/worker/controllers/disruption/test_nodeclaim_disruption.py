@@ -28,12 +28,14 @@ from tests.worker.background import in_background
 from tests.worker.cache.objects import metadata, node, running
 from tests.worker.fake_temporal import MOMENT, Cache
 from worker.cache.planning_view import PlanningView
+from worker.controllers.disruption import nodeclaim_conditions
 from worker.controllers.disruption.nodeclaim_conditions import (
     MAX_CONSOLIDATABLE,
     MAX_DRIFTED,
     MAX_LOOKS,
     RETRY,
     TYPES_AGE,
+    TYPES_RETRY,
     NodeClaimDisruptionController,
 )
 
@@ -230,6 +232,26 @@ async def test_dis74_while_ec2_is_away_the_instance_types_are_those_that_were_re
         world.put_class("ami-2")
         await asyncio.sleep(TURN)
         assert world.server.condition("claim", "Drifted")["reason"] == "AMIDrift"
+
+
+async def test_dis74_instance_types_that_ec2_did_not_give_are_read_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise drift of instance types stays unknown for minutes after the start of a worker."""
+    world, loop, start = World(), asyncio.get_running_loop(), datetime.now(UTC)
+    monkeypatch.setattr(nodeclaim_conditions, "utc_now", lambda: start + timedelta(seconds=loop.time()))
+    world.put_claim()
+    world.types.failing = True
+    async with keeping(world):
+        reads = world.types.reads
+        for _ in range(3):
+            world.cache.publish(node("n-claim"))
+            world.put_class()
+            await asyncio.sleep(TURN)
+        assert world.types.reads == reads, "not at each change"
+        world.types.failing = False
+        await asyncio.sleep(TYPES_RETRY.total_seconds() + 60)
+        assert world.types.reads == reads + 1
+        await asyncio.sleep(60)
+        assert world.types.reads == reads + 1, "an answer counts for minutes"
 
 
 async def test_dis70_a_claim_that_is_not_launched_has_not_drifted() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from activities.ec2.errors import EC2Error
-from activities.provisioning.account_commitments import CommitmentStore
+from activities.provisioning.account_commitments import MAX_AGE, CommitmentStore
 from tenon.ec2.commitments.coverage import AccountCommitments
 from tenon.kube.claim_record import ClaimRecord, provider_id_of
 from tenon.scheduling.model import Commitment
@@ -38,7 +38,7 @@ class Account:
         self.seconds = 0.0
         self.reads: list[tuple[str, Collection[str]]] = []
         self.error: EC2Error | None = None
-        self.store = CommitmentStore()
+        self.store = CommitmentStore(lambda: self.seconds)
         cache: Any = Cache()
         self.controller = AccountCommitmentsController(cache, self.store, self, "sandbox", lambda: self.seconds)
 
@@ -76,6 +76,22 @@ async def test_an_error_that_is_not_about_rights_leaves_what_was_read_and_is_tri
     account.error = None
     assert await account.after(0) == 1, "the pause after a failure is that of all controllers"
     assert await account.after(EVERY - 1) == 0
+
+
+async def test_what_was_read_counts_for_half_an_hour_of_failures() -> None:
+    """Others may use it up, and a Savings Plan may end."""
+    account = Account()
+    await account.after(0)
+    account.error = EC2Error("InternalServerException", "not now", operation="DescribeSavingsPlans")
+    with pytest.raises(EC2Error):
+        await account.after(MAX_AGE - 1)
+    assert account.store.coverage(()).remaining == (PLAN,)
+    with pytest.raises(EC2Error):
+        await account.after(1)
+    assert account.store.coverage(()).remaining == ()
+    account.error = None
+    await account.after(0)
+    assert account.store.coverage(()).remaining == (PLAN,)
 
 
 async def test_without_the_right_one_line_says_so_and_nothing_is_covered(caplog: pytest.LogCaptureFixture) -> None:

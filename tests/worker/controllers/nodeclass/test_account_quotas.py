@@ -83,8 +83,7 @@ async def test_quotas_are_read_more_often_while_pods_wait_for_one() -> None:
     assert not await account.after(EVERY_WHILE_PODS_WAIT - 1)
 
 
-async def test_an_error_that_is_not_about_rights_leaves_what_was_read() -> None:
-    """The next read comes at its usual time."""
+async def test_an_error_that_is_not_about_rights_leaves_what_was_read_and_is_retried() -> None:
     account = Account()
     await account.after(0)
     account.error = EC2Error("ValidationError", "not now", operation="ListServiceQuotas")
@@ -92,7 +91,8 @@ async def test_an_error_that_is_not_about_rights_leaves_what_was_read() -> None:
         await account.after(EVERY)
     assert USED_UP in account.refusals.unavailable()
     account.error = None
-    assert await account.after(EVERY)
+    assert await account.after(0), "the pause after a failure is that of all controllers"
+    assert not await account.after(EVERY - 1)
 
 
 async def test_without_the_right_one_line_says_so_and_ec2_is_asked(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from activities.ec2.errors import EC2Error
+from activities.ec2.errors import EC2Error, ThrottledError
 from activities.provisioning.spot_scores import MAX_AGE, SpotScoreStore
 from tenon.apis import labels
 from tenon.kube.decode import decode_object
@@ -24,6 +24,7 @@ from tests.worker.fake_temporal import Cache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.nodepool.spot_scores import (
     AFTER_FAILURE,
+    AFTER_RETRYABLE_FAILURE,
     DAY,
     EVERY,
     MOST_CONFIGURATIONS,
@@ -32,6 +33,7 @@ from worker.controllers.nodepool.spot_scores import (
 
 pytestmark = pytest.mark.asyncio(loop_scope="function")
 
+NO_ANSWER = EC2Error("ConnectionError", "GetSpotPlacementScores: no route", retryable=True)
 SCORES = {"usw2-az1": 3, "usw2-az2": 9}
 
 
@@ -155,6 +157,20 @@ async def test_a_missing_right_is_said_on_the_nodepool_and_in_one_log_line(caplo
     assert "ec2:GetSpotPlacementScores" in event[3]
     lines = [record.getMessage() for record in caplog.records if "scores" in record.getMessage()]
     assert lines == ["The worker cannot read Spot placement scores for a NodePool"]
+
+
+@pytest.mark.parametrize("error", [ThrottledError("RequestLimitExceeded", "slow down"), NO_ANSWER])
+async def test_a_read_that_is_throttled_or_not_answered_is_repeated_in_a_minute(error: EC2Error) -> None:
+    """Until the first scores, a NodePool that follows them buys in any zone."""
+    region = Region()
+    region.add_pool()
+    region.error = error
+    assert await region.after(0) == 1
+    assert await region.after(AFTER_RETRYABLE_FAILURE - 1) == 0
+    region.error = None
+    assert await region.after(1) == 1
+    assert region.scores() == SCORES
+    assert await region.after(EVERY - 1) == 0
 
 
 async def test_an_answer_that_cannot_be_read_stops_no_other_nodepool_and_is_asked_for_again() -> None:

@@ -152,11 +152,19 @@ async def test_gat04_gat06_what_a_gate_keeps_off_is_not_read(gates: FeatureGates
 
 
 async def test_gat04_gat06_objects_that_have_no_effect_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """An API server that is busy when the leader begins to lead is asked again."""
+
     class Api:
+        def __init__(self) -> None:
+            self.is_busy = False
+
         async def request(self, method: str, path: str, *, query: dict[str, str]) -> bytes:
             assert query == {"limit": "1"}
             if "capacitybuffers" in path:
                 raise NotFoundError(404, "NotFound", "the server could not find the requested resource")
+            self.is_busy = not self.is_busy
+            if self.is_busy:
+                raise ApiError(503, "ServiceUnavailable", "etcd is away")
             return b'{"items": [{}]}'
 
     with caplog.at_level(logging.WARNING):
