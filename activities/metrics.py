@@ -78,7 +78,7 @@ QUEUE_DEPTH = Gauge(
 )
 UNSCHEDULABLE_PODS = Gauge(
     "karpenter_scheduler_unschedulable_pods_count",
-    "Pods of the last batch that fit nowhere.",
+    "Pending pods that fitted nowhere in the last plan for them.",
     ["controller"],
     multiprocess_mode="mostrecent",
 )

@@ -164,6 +164,7 @@ def _demand_document(demand: PoolDemand) -> dict[str, Any]:
         "launches": demand.launches,
         "floor": {"nodes": demand.floor_nodes, "spare": format_resources(demand.floor_spare)},
         "replicas": demand.replicas,
+        "replicasAtLeast": demand.replicas_at_least,
         "limits": format_resources(demand.limits),
         "entries": list(demand.entries),
     }

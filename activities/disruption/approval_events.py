@@ -30,6 +30,11 @@ class ApprovalEvents:
         """The commands that waited at the last report."""
         self._publishing: asyncio.Task[None] | None = None
 
+    def close(self) -> None:
+        """Give up the events that are not written yet."""
+        if self._publishing is not None:
+            self._publishing.cancel()
+
     def report(self, situation: Situation, pools: Callable[[], Sequence[NodePool]]) -> None:
         """Report the commands that wait and did not at the last report. Events are written in the background."""
         if self._publishing is not None and not self._publishing.done():

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from activities import loggers, metrics
+from activities import loggers, metrics, reported_gauges
 from tenon.disruption.deciding import MethodReport, report_nothing
 from tenon.disruption.decision import Command, Decision
 from tenon.disruption.methods.base import Method
@@ -48,19 +48,10 @@ def count_moves(decision: Decision, policies: Mapping[str, PoolPolicy]) -> None:
             metrics.CONSOLIDATION_MOVES.labels(*labels).inc()
 
 
-class ClosedDestinations:
-    """Reports how many nodes of each NodePool take no pods, because consolidateAfter is not over for them (DIS-31)."""
-
-    def __init__(self) -> None:
-        self._pools: set[str] = set()
-        """NodePools with a value, which drops to 0 when the NodePool is gone."""
-
-    def report(self, situation: Situation) -> None:
-        """Set the gauge as of a pass."""
-        closed = Counter(node.pool for node in nodes_within_consolidate_after(situation) if not node.leaving)
-        for pool in self._pools | situation.policies.keys():
-            metrics.CLOSED_DESTINATIONS.labels(pool).set(closed[pool])
-        self._pools = set(situation.policies)
+def measure_closed_destinations(situation: Situation) -> None:
+    """Set how many nodes of each NodePool take no pods, because consolidateAfter is not over for them (DIS-31)."""
+    closed = Counter(node.pool for node in nodes_within_consolidate_after(situation) if not node.leaving)
+    reported_gauges.report(metrics.CLOSED_DESTINATIONS, {(pool,): closed[pool] for pool in situation.policies})
 
 
 def count(command: Command) -> None:

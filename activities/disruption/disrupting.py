@@ -101,6 +101,13 @@ class Disruptor:
         self._workflow_cursor: PassCursor | None = None
         """Where the next pass goes on, as the workflow knows it."""
 
+    def close(self) -> None:
+        """End the pass that runs, and give up the events that are not written yet."""
+        if self._moves is not None:
+            self._moves.close()
+        if self._reporter is not None:
+            self._reporter.close()
+
     async def await_candidates(self, disruption_input: AwaitDisruptionInput) -> DisruptionDecision:
         """Wait until a node may be disrupted within its budgets. Return no commands if the wait ends before that."""
         loop = asyncio.get_running_loop()

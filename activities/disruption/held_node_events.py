@@ -40,6 +40,11 @@ class HeldNodeEvents:
         """By NodeClaim and message: until when it is not repeated."""
         self._publishing: asyncio.Task[None] | None = None
 
+    def close(self) -> None:
+        """Give up the events that are not written yet."""
+        if self._publishing is not None:
+            self._publishing.cancel()
+
     def report(self, situation: Situation, stand_alone: Callable[[], Sequence[ManagedNode]] = tuple) -> None:
         """Report which nodes are held if the last report is long ago. Events are written in the background.
 

@@ -90,7 +90,6 @@ class MoveFinder:
         self._free_memory = free_memory
         self._decisions = decisions
         self._memory = PassMemory()
-        self._closed_destinations = decision_metrics.ClosedDestinations()
         self._pass: asyncio.Task[list[DisruptionCommand]] | None = None
         self._limit: Limit | None = None
 
@@ -198,7 +197,7 @@ class MoveFinder:
         decision = replace(decision, commands=decision.commands[: len(messages)])
         messages = search_spans.recorded(decision, messages, len(nodes), complete=complete)
         _report(decision, methods, situation)
-        self._closed_destinations.report(situation)
+        decision_metrics.measure_closed_destinations(situation)
         self._events.decided(decision, situation, self._view.node_pools())
         self._memory.remember_blocked(decision, nodes, self._now())
         return leaving_together(messages, self._now())

@@ -29,6 +29,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaims import annotate_claim
+from activities.reported_gauges import report
 from tenon.ec2.launch.network_annotations import network_annotations
 from tenon.evolve import evolve
 from tenon.garbage_collection.brake import BRAKED, HeldBack, held_back
@@ -104,7 +105,6 @@ class GarbageCollection:
         self._now = now
         self._pause = pause
         self._graces = graces
-        self._finalizers: set[str] = set()
 
     @activity.defn(name=COLLECT_GARBAGE)
     async def collect(self, sweep_input: GarbageCollectionInput) -> GarbageCollectionResult:
@@ -131,7 +131,7 @@ class GarbageCollection:
         failed = [key for key in sweep_input.failed if key in untried] + list(faults)
         for finding in later:
             _add(figures, finding.kind, "findings", "put_off")
-        self._measure(observations)
+        _measure(observations)
         if not unread:
             metrics.GARBAGE_COLLECTION_SUCCESS.set(self._now().timestamp())
         return GarbageCollectionResult(
@@ -209,17 +209,13 @@ class GarbageCollection:
             about, reason, text = event
             await self._recorder.publish(about, reason, text)
 
-    def _measure(self, observations: Observations) -> None:
-        """Set the metric of claims per foreign finalizer. A finalizer that holds no claims any more becomes 0."""
-        if observations.claims is None:
-            return
-        held_by_finalizer: dict[str, int] = dict.fromkeys(self._finalizers, 0)
-        for claim in observations.managed_claims:
-            for finalizer in claim.foreign_finalizers:
-                held_by_finalizer[finalizer] = held_by_finalizer.get(finalizer, 0) + 1
-        for finalizer, count in held_by_finalizer.items():
-            metrics.FOREIGN_FINALIZERS.labels(finalizer).set(count)
-        self._finalizers = set(held_by_finalizer)
+
+def _measure(observations: Observations) -> None:
+    """Set the metric of claims per foreign finalizer."""
+    if observations.claims is None:
+        return
+    counts = Counter(finalizer for claim in observations.managed_claims for finalizer in claim.foreign_finalizers)
+    report(metrics.FOREIGN_FINALIZERS, {(finalizer,): count for finalizer, count in counts.items()})
 
 
 def _add(figures: dict[str, Figures], kind: FindingKind, *fields: str) -> None:

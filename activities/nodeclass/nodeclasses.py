@@ -177,6 +177,8 @@ class NodeClassActivities:
                 "The worker failed to delete unused instance profiles and retries later",
                 extra={"ec2nodeclass": node_class.metadata.name, "error": str(error)},
             )
+            if error.retryable:
+                return
         self._profiles_read[uid] = now
 
     async def _ensure_metadata(self, raw: JsonObject, node_class: EC2NodeClass) -> None:
@@ -223,7 +225,6 @@ class NodeClassActivities:
         }
         await self._kube.patch(EC2NODECLASSES, name, patch)
         self._profiles_read.pop(raw["metadata"]["uid"], None)
-        metrics.USER_DATA_BYTES.labels(name).set(0)
         log.info("An EC2NodeClass was deleted", extra={"ec2nodeclass": name})
         return NodeClassResult(exists=False, deleting=True)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from activities import metrics
 from activities.kubernetes.events import EventPublisher
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.json_object import JsonObject
@@ -30,7 +29,5 @@ async def publish_warnings(
     """Publish the warnings about a class on its object."""
     for warning in ec2.price_warnings():
         await recorder.publish(raw, EventReason.PRICES_UNKNOWN, warning)
-    size = ec2.user_data_bytes(node_class)
-    metrics.USER_DATA_BYTES.labels(node_class.metadata.name).set(size)
-    if warning := size_warning(size):
+    if warning := size_warning(ec2.user_data_bytes(node_class)):
         await recorder.publish(raw, EventReason.USER_DATA_NEAR_LIMIT, warning)

@@ -16,7 +16,7 @@ from activities import loggers
 from activities.clock import utc_now
 from activities.cluster_view.interfaces import ClusterView, Fingerprint
 from activities.cluster_view.pacing import Pace
-from activities.metrics import QUEUE_DEPTH
+from activities.metrics import IGNORED_PODS, QUEUE_DEPTH, UNSCHEDULABLE_PODS
 from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.plan_answers import (
@@ -103,6 +103,8 @@ class Batcher:
         self._renewed_within = timedelta(seconds=window.longest) + PLANNED_WITHIN
         """How long it may take from the time that a pod needs a decision until it has one."""
         self._unused = UnusedNodes(view)
+        self._unschedulable: set[str] = set()
+        """The UIDs of the pending pods that fitted nowhere in the last plan for them."""
         self._kept_nodes: dict[str, datetime] = {}
         """Node name to the time until which the node is kept, because a pod that was promised it is gone and its
         controller may create a replacement."""
@@ -118,6 +120,7 @@ class Batcher:
         pending = self._view.pending_pods()
         refused = self.refusals.refused_claims(self._view.launching_claims)
         self._forget_others(pending)
+        self._measure(pending)
         self._unused.update(pod for pod in pending if not pod.node_name)
         validity = AnswerValidity(self._view, self.refusals, self._unused, now, fingerprint, refused)
         return [
@@ -125,6 +128,21 @@ class Batcher:
             for pod in (*pending, *self.buffers.lacking())
             if not validity.holds(pod, self._answers.get(pod.uid)) and not validity.is_covered(pod)
         ]
+
+    def count_unschedulable(self, pods: Collection[Pod], unschedulable: Collection[str]) -> None:
+        """Count the pods of a plan that fitted nowhere, until they have a place or are gone.
+
+        ``unschedulable``: their keys.
+        """
+        self._unschedulable -= {pod.uid for pod in pods}
+        self._unschedulable |= {pod.uid for pod in pods if pod.key in unschedulable}
+        self._measure(self._view.pending_pods())
+
+    def _measure(self, pending: Iterable[Pod]) -> None:
+        waiting = [pod for pod in pending if not pod.node_name]
+        self._unschedulable &= {pod.uid for pod in waiting}
+        UNSCHEDULABLE_PODS.labels("provisioner").set(len(self._unschedulable))
+        IGNORED_PODS.set(sum(bool(pod.unsupported) for pod in waiting))
 
     def adopt(self, pauses: Iterable[PurchasePause]) -> None:
         """Go on with the pauses that the workflow has kept from an earlier process."""
@@ -286,6 +304,7 @@ class Batcher:
         """Wait for an undecided pod, then until no new pod came for the idle time or the window is over."""
         self.refusals.update(batch_input.breakers)
         self.adopt(batch_input.pauses)
+        QUEUE_DEPTH.labels("provisioner").set(0)
         loop = asyncio.get_running_loop()
         give_up = loop.time() + batch_input.wait_seconds - max(0.0, self._window.longest - CLOSES_WITHIN)
         self._turn += 1

@@ -49,10 +49,20 @@ class LaunchRefusals:
         self._over_quota: frozenset[OfferingKey] = frozenset()
         self._waits_for_quota_until: datetime | None = None
         self._probed: dict[OfferingKey, datetime] = {}
-        self.reported = False
-        """Whether the workflow has reported to this process yet."""
+        self._reported_since: datetime | None = None
+        """When the workflow first reported to this leader; None if it has not yet."""
         self.ask: Callable[[], Awaitable[LaunchReport | None]] | None = None
         """Asks the workflow for a report, which is None if it does not answer. None if this process cannot ask."""
+
+    @property
+    def reported(self) -> bool:
+        """Whether the workflow has reported to this leader yet."""
+        return self._reported_since is not None
+
+    @property
+    def sees_all_shortages(self) -> bool:
+        """Whether this leader has planned for so long that it saw a refusal of each shortage that lasts."""
+        return self._reported_since is not None and self._now() - self._reported_since > LASTS
 
     async def refresh(self) -> None:
         """Learn what EC2 refused since the last plan. If the workflow does not answer, what is known stays."""
@@ -63,7 +73,7 @@ class LaunchRefusals:
 
     def update(self, breakers: Iterable[LaunchBreaker]) -> None:
         """Replace the breakers by those that the workflow reports. Breakers that only count hold nothing back."""
-        self.reported = True
+        self._reported_since = self._reported_since or self._now()
         before, self._breakers = self._breakers, by_key(breaker for breaker in breakers if is_open(breaker))
         for key in sorted(before.keys() | self._breakers.keys()):
             if _shown(before.get(key)) != _shown(self._breakers.get(key)):

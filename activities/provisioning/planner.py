@@ -88,6 +88,10 @@ class BatchPlanner:
         )
         self._one_at_a_time = asyncio.Lock()
 
+    def close(self) -> None:
+        """Give up the events of pods that are not written yet."""
+        self._pod_events.close()
+
     async def plan(self, plan_input: PlanInput) -> PlanResult:
         """Plan the current batch and write its NodeClaims.
 
@@ -148,11 +152,7 @@ class BatchPlanner:
         plan, pods = decision.as_written(written), decision.pods
         await self._warm.start(plan.placements)
         self._record.write(plan_input, decision, plan, written)
-        metrics.UNSCHEDULABLE_PODS.labels("provisioner").set(
-            sum(waits_for_node(pod) and pod.key in plan.unschedulable for pod in pods)
-        )
-        metrics.QUEUE_DEPTH.labels("provisioner").set(0)
-        metrics.IGNORED_PODS.set(sum(1 for pod in pods if pod.unsupported))
+        self._batcher.count_unschedulable(pods, plan.unschedulable)
         self._remember(decision, written)
         places = (*plan.placements.values(), *(claim.pods for claim in written.claims))
         placed = {pod.uid for pods_of_place in places for pod in pods_of_place}

@@ -54,6 +54,11 @@ class PodEvents:
         self._reported: OrderedDict[str, None] = OrderedDict()
         self._writing: asyncio.Task[None] | None = None
 
+    def close(self) -> None:
+        """Give up the events that are not written yet: the next leader writes its own, and these would replace them."""
+        if self._writing is not None:
+            self._writing.cancel()
+
     async def publish(
         self,
         plan: Plan,

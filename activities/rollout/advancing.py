@@ -12,11 +12,11 @@ from temporalio.exceptions import ApplicationError
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
+from activities.rollout import rollout_metrics
 from activities.rollout.cluster import ObservedPoolNode, ObservedRollout, RolloutCluster
 from activities.rollout.container_restarts import ContainerCounts, count_containers
 from activities.rollout.launchable import LaunchableTypes
 from activities.rollout.prometheus import ask_all
-from activities.rollout.rollout_metrics import RolloutMetrics
 from activities.rollout.statuses import status_rows
 from tenon.apis.nodepool import NodePool
 from tenon.apis.noderollout import NodeRolloutSpec
@@ -50,7 +50,6 @@ class RolloutAdvancer:
         self._cluster = cluster
         self._kube = kube
         self._now = now
-        self._metrics = RolloutMetrics()
 
     async def advance(self, advance_input: AdvanceRolloutInput) -> RolloutAdvance:
         """Return how far the rollout is now.
@@ -64,7 +63,7 @@ class RolloutAdvancer:
             raise ApplicationError("the cluster cache is not synced yet", type="CacheBehind")
         rollout = self._cluster.rollout(advance_input.name)
         if rollout is None:
-            self._metrics.measure(advance_input.name, [])
+            rollout_metrics.measure(advance_input.name, [])
             return RolloutAdvance(exists=False)
         if rollout.model is None:  # the API server validates, so this is an object of a later release
             return RolloutAdvance(uid=rollout.uid, pools=advance_input.pools, written=True)
@@ -85,7 +84,7 @@ class RolloutAdvancer:
                     why = f"the pods of a node cannot be listed: {error}"
                     progress = evolve(progress, message=shortened(why, MAX_MESSAGE))
             pools.append(progress)
-        self._metrics.measure(advance_input.name, pools)
+        rollout_metrics.measure(advance_input.name, pools)
         waits = [seconds for progress in pools if (seconds := look_again(progress, spec)) is not None]
         return RolloutAdvance(
             uid=rollout.uid,

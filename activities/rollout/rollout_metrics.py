@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import get_args
 
 from activities import metrics
+from activities.reported_gauges import end_all_but, report
 from tenon.apis.noderollout import RolloutPhase
 from tenon.messages.rollout import PoolProgress
 
@@ -21,33 +22,29 @@ def _spelled(phase: str) -> str:
 STATES = (*map(_spelled, get_args(RolloutPhase)), AWAITS_APPROVAL)
 
 
-class RolloutMetrics:
-    """Sets the gauges, and remembers of which NodePools."""
+_GAUGES = (metrics.ROLLOUT_STATE, metrics.ROLLOUT_WAVE, metrics.ROLLOUT_WAVE_BEGAN, metrics.ROLLOUT_NODES)
 
-    def __init__(self) -> None:
-        self._measured: dict[str, set[str]] = {}
 
-    def measure(self, rollout: str, pools: Sequence[PoolProgress]) -> None:
-        """Set the gauges of a NodeRollout, which is gone if it has no NodePools."""
-        for progress in pools:
-            self._set(rollout, progress, STATES)
-        present = {progress.pool for progress in pools}
-        for pool in self._measured.pop(rollout, set()) - present:
-            self._set(rollout, PoolProgress(pool=pool), ())
-        if present:
-            self._measured[rollout] = present
-
-    @staticmethod
-    def _set(rollout: str, progress: PoolProgress, states: Sequence[str]) -> None:
-        """``states``: those of which one may hold."""
+def measure(rollout: str, pools: Sequence[PoolProgress]) -> None:
+    """Set the gauges of a NodeRollout, which is gone if it has no NodePools."""
+    states: dict[tuple[str, ...], float] = {}
+    waves: dict[tuple[str, ...], float] = {}
+    begins: dict[tuple[str, ...], float] = {}
+    nodes: dict[tuple[str, ...], float] = {}
+    for progress in pools:
         pool = progress.pool
         state = AWAITS_APPROVAL if progress.awaits_approval else _spelled(progress.phase)
-        for name in STATES:
-            metrics.ROLLOUT_STATE.labels(rollout, pool, name).set(name == state and name in states)
+        states |= {(rollout, pool, name): name == state for name in STATES}
         is_under_way = progress.phase in ("Progressing", "Paused") and progress.began is not None
-        began = progress.began.timestamp() if is_under_way and progress.began is not None else 0.0
-        metrics.ROLLOUT_WAVE.labels(rollout, pool).set(progress.wave + 1 if progress.wave is not None else 0)
-        metrics.ROLLOUT_WAVE_BEGAN.labels(rollout, pool).set(began)
+        waves[rollout, pool] = progress.wave + 1 if progress.wave is not None else 0
+        begins[rollout, pool] = progress.began.timestamp() if is_under_way and progress.began is not None else 0.0
         counts = {"replaced": progress.replaced, "leaving": len(progress.claims), "held": len(progress.held_nodes)}
-        for kind, count in counts.items():
-            metrics.ROLLOUT_NODES.labels(rollout, pool, kind).set(count)
+        nodes |= {(rollout, pool, kind): count for kind, count in counts.items()}
+    for gauge, values in zip(_GAUGES, (states, waves, begins, nodes), strict=True):
+        report(gauge, values, of=rollout)
+
+
+def measure_only(rollouts: Collection[str]) -> None:
+    """Set the gauges of all other NodeRollouts to 0."""
+    for gauge in _GAUGES:
+        end_all_but(gauge, rollouts)

@@ -119,10 +119,12 @@ def with_capacity(
     *,
     now: datetime,
     observed_generation: int | None,
+    sees_all: bool = True,
 ) -> list[Condition]:
     """Set the condition that says whether EC2 has capacity for the pool's NodeClaims.
 
-    A pool that never lacked capacity does not get it.
+    A pool that never lacked capacity does not get it. Shortages are in memory, so a new leader keeps the condition
+    False that it finds until a NodeClaim launches or no shortage can last any more.
 
     Args:
         conditions: the conditions so far.
@@ -130,6 +132,7 @@ def with_capacity(
         launched: when a NodeClaim of the pool last launched, if known.
         now: the current time.
         observed_generation: the generation of the NodePool.
+        sees_all: whether ``shortage`` would be stated if one lasts; False for a new leader.
     """
     if shortage is not None and shortage.message:
         reason = Reason.INSUFFICIENT_CAPACITY.camel_case
@@ -147,6 +150,8 @@ def with_capacity(
         return list(conditions)
     since = present.last_transition_time
     succeeded = launched is not None and (since is None or launched >= since)
+    if present.status == "False" and not succeeded and (shortage is not None or not sees_all):
+        return list(conditions)
     return set_condition(
         conditions,
         CAPACITY_AVAILABLE,

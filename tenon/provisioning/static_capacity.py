@@ -82,9 +82,10 @@ class StaticDecision:
 def balance(pool: NodePool, staying: int, leaving: int, replaced: int = 0) -> ReplicaBalance:
     """Return what the pool lacks or has too much of.
 
-    A pool that is being deleted, or whose cluster is, lacks nothing: its claims go with it. Nor does one that a
-    NodeSchedule has closed. A node that a command
-    replaces leaves no gap, because the command buys its replacement, and the two together are no surplus (DIS-02).
+    A pool that is being deleted, or whose cluster is, lacks nothing: its claims go with it. One that a NodeSchedule has
+    closed lacks nothing and has no surplus: which of its claims leave depends on freezes too
+    (`tenon.disruption.rules.scheduled_off`). A node that a command replaces leaves no gap, because the command buys its
+    replacement, and the two together are no surplus (DIS-02).
 
     Args:
         pool: the static pool.
@@ -94,13 +95,11 @@ def balance(pool: NodePool, staying: int, leaving: int, replaced: int = 0) -> Re
     """
     if pool.spec.replicas is None or pool.metadata.deletion_timestamp is not None:
         return ReplicaBalance()
-    if is_torn_down(pool.metadata.annotations):
+    if is_torn_down(pool.metadata.annotations) or why_closed(pool.metadata.annotations):
         return ReplicaBalance()
     missing = pool.spec.replicas - staying
     if missing <= 0:
         return ReplicaBalance(surplus=max(0, -missing - replaced))
-    if why_closed(pool.metadata.annotations):
-        return ReplicaBalance()
     limit = parse_resources(pool.spec.limits).get(NODES)
     allowed = missing if limit is None else min(missing, max(0, limit - staying - leaving))
     return ReplicaBalance(missing=allowed, held_back=missing - allowed)

@@ -121,8 +121,8 @@ def refill(pool: NodePool, nodes: Sequence[WarmNode]) -> Refill:
     """Decide how many warm nodes a NodePool lacks, or which ones it has too many of.
 
     A NodePool that is being deleted lacks none, because its NodeClaims go with it, and a static one keeps none, because
-    no plan starts nodes of it. One that a NodeSchedule has closed gets none. A number that cannot be read changes
-    nothing: a typing mistake must not cost nodes.
+    no plan starts nodes of it. One that a NodeSchedule has closed gets none, and keeps those that it has until they
+    leave as its other nodes do. A number that cannot be read changes nothing: a typing mistake must not cost nodes.
     """
     if pool.spec.replicas is None and is_unreadable(pool.metadata.annotations):
         return Refill()

@@ -4,9 +4,12 @@ No timer takes part, so every caller gets the same answer, however late. A misse
 that was learned before, how long nodes take to be Ready, is in the status of the schedules.
 
 Of entries that overlap, in one schedule or in several, off wins; then the largest floor, replicas and headroom and the
-smallest limits hold. Everything that needs nodes begins a boot time early, and a NodePool wakes up a boot time before
-it stops being off. In the boot time before a NodePool is off it launches nothing, because the node would leave before
+smallest limits hold. In the boot time before a NodePool is off it launches nothing, because the node would leave before
 it is of use.
+
+Only what needs nodes begins a boot time early: floors, headroom, and replicas that are more than hold before. Fewer
+replicas take nodes and limits forbid some, so these begin at the stated time. A NodePool wakes up a boot time before it
+stops being off, with the replicas and limits of the time at which it stops.
 """
 
 from __future__ import annotations
@@ -43,10 +46,17 @@ class PoolDemand:
     """Resources that no pod requests, in the units of `tenon.resources`."""
     replicas: int | None = None
     """The nodes of a static NodePool, instead of its own replicas."""
+    replicas_at_least: int = 0
+    """The replicas that soon hold instead of its own ones, which hold until then if they are more."""
     limits: Mapping[str, int] = field(default_factory=dict)
     """The most that it may have, in the units of `tenon.resources`."""
     entries: tuple[str, ...] = field(default=(), compare=False)
     """The entries that hold when it begins, for messages. Others that ask for the same may follow without a change."""
+
+    @property
+    def states_replicas(self) -> bool:
+        """Whether an entry states replicas that hold now or soon."""
+        return self.replicas is not None or self.replicas_at_least > 0
 
 
 NOTHING = PoolDemand()
@@ -157,18 +167,13 @@ def timeline(schedules: Sequence[NodeSchedule], pool: str, since: datetime, unti
         for window in merged([item.window for item in held_windows if item.entry.closed])
         if window.start < window.end - boot
     ]
-    asleep = [Window(window.start, window.end - boot) for window in off]
-    closed = [Window(window.start - boot, window.end - boot) for window in off]
-    early = [
-        _EntryWindow(item.title, item.entry, item.window if item.entry.closed else _earlier(item.window, boot))
-        for item in held_windows
-    ]
-    windows = [*asleep, *closed, *(item.window for item in early)]
-    changes = {edge for window in windows for edge in (window.start, window.end) if since < edge < until}
+    windows = [*off, *(item.window for item in held_windows)]
+    edges_of_windows = {edge for window in windows for edge in (window.start, window.end)}
+    changes = {edge for edge in edges_of_windows | {edge - boot for edge in edges_of_windows} if since < edge < until}
     edges = [since, *sorted(changes), until]
     segments: list[Segment] = []
     for start, end in itertools.pairwise(edges):
-        demand = _demand(early, asleep, closed, start)
+        demand = _demand(held_windows, off, boot, start)
         if segments and segments[-1].demand == demand:
             segments[-1] = Segment(segments[-1].start, end, demand)
         else:
@@ -201,25 +206,36 @@ def _windows(
     return result
 
 
-def _demand(
-    windows: Sequence[_EntryWindow], asleep: Sequence[Window], closed: Sequence[Window], instant: datetime
-) -> PoolDemand:
-    now = [item for item in windows if item.window.includes(instant)]
-    if any(window.includes(instant) for window in asleep):
-        return PoolDemand(off=True, launches=False, entries=_titles(item for item in now if item.entry.closed))
-    now = [item for item in now if not item.entry.closed]
-    floors = [item.entry.floor for item in now if item.entry.floor is not None]
+def _demand(windows: Sequence[_EntryWindow], off: Sequence[Window], boot: timedelta, instant: datetime) -> PoolDemand:
+    """Return what holds at an instant. ``off``: the times off; the NodePool is awake in the last boot time of each."""
+    time_off = next((window for window in off if window.includes(instant)), None)
+    if time_off is not None and instant < time_off.end - boot:
+        closing = [item for item in windows if item.entry.closed and item.window.includes(instant)]
+        return PoolDemand(off=True, launches=False, entries=_titles(closing))
+    opening = time_off.end if time_off is not None else instant
+    early = [
+        item
+        for item in windows
+        if not item.entry.closed and item.window.start - boot <= instant and opening < item.window.end
+    ]
+    begun = [item for item in early if item.window.start <= opening]
+    floors = [item.entry.floor for item in early if item.entry.floor is not None]
     limits: dict[str, int] = {}
-    for item in now:
+    for item in begun:
         for name, amount in parse_resources(item.entry.limits).items():
             limits[name] = min(amount, limits.get(name, amount))
+    replicas = max((item.entry.replicas or 0 for item in early), default=0)
+    has_replicas = any(item.entry.replicas is not None for item in begun)
     return PoolDemand(
-        launches=not any(window.includes(instant) for window in closed),
+        launches=not any(window.start - boot <= instant < window.end - boot for window in off),
         floor_nodes=max((floor.nodes or 0 for floor in floors), default=0),
         floor_spare=maximum(*(parse_resources(floor.spare) for floor in floors)),
-        replicas=max((item.entry.replicas for item in now if item.entry.replicas is not None), default=None),
+        replicas=replicas if has_replicas else None,
+        replicas_at_least=0 if has_replicas else replicas,
         limits=limits,
-        entries=_titles(now),
+        entries=_titles(
+            item for item in early if item.window.start <= opening or item.entry.floor or item.entry.replicas
+        ),
     )
 
 

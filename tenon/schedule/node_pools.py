@@ -20,7 +20,8 @@ def scheduled_pool(pool: NodePool, schedules_ask: Desired) -> NodePool:
     """Return the NodePool as schedules have it now; itself if they ask nothing of it.
 
     Of its own limits and those of schedules, the smaller ones hold. A static NodePool has the replicas of schedules,
-    and none while it is off. One that launches nothing has the reason as an annotation (`why_closed`).
+    also those that soon hold if they are more, and none while it is off. One that launches nothing has the reason as an
+    annotation (`why_closed`).
     """
     demand = schedules_ask.pools.get(pool.metadata.name)
     annotations = pool.metadata.annotations
@@ -31,16 +32,15 @@ def scheduled_pool(pool: NodePool, schedules_ask: Desired) -> NodePool:
         return evolve(pool, metadata=evolve(pool.metadata, annotations=annotations))
     if not demand.launches:
         annotations[labels.CLOSED_BY_SCHEDULE] = closed_clause(pool.metadata.name, schedules_ask)
-    if demand.off:
-        annotations.pop(labels.WARM, None)
     spec = pool.spec
     limits = _tighter(spec.limits, demand.limits)
     if spec.replicas is not None:  # limits of a static NodePool may only bound nodes
         limits = {name: amount for name, amount in limits.items() if name == NODES}
     if limits:
         spec = evolve(spec, limits={**spec.limits, **limits})
-    if spec.replicas is not None and (demand.off or demand.replicas is not None):
-        spec = evolve(spec, replicas=0 if demand.off else demand.replicas)
+    if spec.replicas is not None:
+        replicas = spec.replicas if demand.replicas is None else demand.replicas
+        spec = evolve(spec, replicas=0 if demand.off else max(replicas, demand.replicas_at_least))
     return evolve(pool, metadata=evolve(pool.metadata, annotations=annotations), spec=spec)
 
 
@@ -76,6 +76,8 @@ def in_words(demand: PoolDemand) -> str:
         parts.append(f"at least {_amounts(demand.floor_spare)} spare")
     if demand.replicas is not None:
         parts.append(f"{demand.replicas} replicas")
+    if demand.replicas_at_least:
+        parts.append(f"at least {demand.replicas_at_least} replicas")
     if demand.limits:
         parts.append(f"at most {_amounts(demand.limits)}")
     if not demand.launches:

@@ -94,7 +94,7 @@ def mark_of(demand: PoolDemand) -> Mark:
         return Mark.OFF
     if demand.floor_nodes or demand.floor_spare:
         return Mark.FLOOR
-    if demand.replicas is not None:
+    if demand.states_replicas:
         return Mark.REPLICAS
     return Mark.LIMITS if demand.limits else Mark.NOTHING
 
@@ -115,4 +115,4 @@ def estimate(segments: Sequence[Segment], running: PoolNow) -> Estimate | None:
 def _nodes(demand: PoolDemand, nodes: int) -> int:
     if demand.off:
         return 0
-    return max(demand.floor_nodes, nodes if demand.replicas is None else demand.replicas)
+    return max(demand.floor_nodes, demand.replicas_at_least, nodes if demand.replicas is None else demand.replicas)

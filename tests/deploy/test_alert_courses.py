@@ -188,3 +188,32 @@ def test_blocked_nodes_that_an_earlier_leader_counted_alert_nobody(tmp_path: Pat
         'leader_election_master_status{instance="b"}': "0x19 1x40",
     }
     course(tmp_path, "TenonNodesNeedYou", series, fires=fires)
+
+
+@pytest.mark.parametrize("leader", ["a", "b"])
+def test_a_replica_that_led_before_does_not_alert_about_user_data(tmp_path: Path, leader: str) -> None:
+    name = 'karpenter_ec2nodeclasses_userdata_bytes{nodeclass="large",instance="a"}'
+    series = {name: "16000x20"}
+    for instance in ("a", "b"):
+        status = f'leader_election_master_status{{name="tenon",instance="{instance}"}}'
+        series[status] = f"{int(instance == leader)}x20"
+    fires = [{"nodeclass": "large"}] if leader == "a" else []
+    course(tmp_path, "TenonUserDataIsNearlyTooLarge", series, fires={"10m": fires})
+
+
+@pytest.mark.parametrize(
+    ("alert", "gauge", "label", "fires_at"),
+    [
+        ("TenonSweepsWaitForYou", "tenon_garbage_collection_held_back", "kind", "25m"),
+        ("TenonFinalizersOfOthersHoldNodeClaims", "tenon_nodeclaims_foreign_finalizers", "finalizer", "80m"),
+    ],
+)
+@pytest.mark.parametrize("last", ["a", "b"])
+def test_only_the_replica_that_swept_last_alerts_about_its_sweep(
+    tmp_path: Path, alert: str, gauge: str, label: str, fires_at: str, last: str
+) -> None:
+    """Any replica may sweep, and what one has found may have ended in a sweep of the other."""
+    series = {f'{gauge}{{{label}="x",instance="a"}}': "3x100"}
+    for instance, time in (("a", 1000), ("b", 2000 if last == "b" else 500)):
+        series[f'tenon_garbage_collection_last_success_timestamp_seconds{{instance="{instance}"}}'] = f"{time}x100"
+    course(tmp_path, alert, series, fires={fires_at: [{label: "x"}] if last == "a" else []})

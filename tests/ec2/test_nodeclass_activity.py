@@ -198,7 +198,8 @@ async def test_ec13_faulty_kubelet_settings_are_told_in_a_condition(
 async def test_act05_the_profile_of_an_earlier_role_goes_with_its_last_node(
     provider: Ec2Provider, clients: Ec2, server: Server
 ) -> None:
-    """Within half an hour, and not while a NodeClaim names it. A refusal does not make the class unready."""
+    """Within half an hour, and not while a NodeClaim names it. A refusal does not make the class unready. An AWS that
+    does not answer is asked again at the next resolve."""
     other, world = World(provider, "given"), World(provider, "moved")
     profiles = []
     for item in (other, world):
@@ -212,8 +213,8 @@ async def test_act05_the_profile_of_an_earlier_role_goes_with_its_last_node(
     }
     world.kube.add(NODECLAIMS, node)
 
-    async def exists_later() -> bool:
-        world.clock.instant += timedelta(minutes=30)
+    async def exists_later(minutes: int = 30) -> bool:
+        world.clock.instant += timedelta(minutes=minutes)
         assert (await world.resolve()).ready
         return any(
             instance_profile["InstanceProfileName"] == earlier
@@ -226,12 +227,15 @@ async def test_act05_the_profile_of_an_earlier_role_goes_with_its_last_node(
     server.world.faults.add(Fault(action="DeleteInstanceProfile", code="AccessDenied", status=403, count=None))
     assert await exists_later()
     server.world.faults.clear()
-    assert not await exists_later()
+    assert await exists_later(1), "what AWS refuses is not asked for at each resolve"
+    server.world.faults.add(Fault(action="DeleteInstanceProfile", code="ServiceFailure", status=500, count=None))
+    assert await exists_later()
+    server.world.faults.clear()
+    assert not await exists_later(1)
     assert clients.iam.get_instance_profile(InstanceProfileName=value)
 
 
 async def test_ec10_user_data_of_nearly_the_most_that_ec2_takes_is_warned_of(provider: Ec2Provider) -> None:
-    """MET-58: a gauge shows the size."""
     world = World(provider, "large")
     await world.kube.patch(EC2NODECLASSES, "large", {"spec": {"userData": "#!/bin/bash\n" + "#" * 13000}})
     assert (await world.resolve()).ready
@@ -239,9 +243,6 @@ async def test_ec10_user_data_of_nearly_the_most_that_ec2_takes_is_warned_of(pro
     await world.kube.patch(EC2NODECLASSES, "large", {"spec": {"userData": "#!/bin/bash\n" + "#" * 14800}})
     assert (await world.resolve()).ready
     assert "UserDataNearLimit" in world.recorder.reasons()
-    shown = REGISTRY.get_sample_value("karpenter_ec2nodeclasses_userdata_bytes", {"nodeclass": "large"})
-    assert shown is not None
-    assert 14800 < shown < 16384
 
 
 async def test_act17_each_change_of_a_condition_is_counted_and_an_event(provider: Ec2Provider, server: Server) -> None:

@@ -137,13 +137,19 @@ async def keeping(*old: tuple[Resource, dict[str, Any]], broken: str = "") -> As
     cluster.broken = {broken}
     for resource, body in old:
         cluster.put(resource, body)
+    async with leading(cluster):
+        yield cluster
 
+
+@contextlib.asynccontextmanager
+async def leading(cluster: Cluster) -> AsyncIterator[None]:
+    """A new leader's controller that has looked at the objects of the cluster."""
     controller = LegacyApiController(
         cast("Any", cluster), cluster.recorder, cluster.cache, cluster.old, Defaults(cluster="c")
     )
     async with in_background(controller.run()):
         await looked()
-        yield cluster
+        yield
 
 
 async def looked() -> None:

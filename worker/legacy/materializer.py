@@ -169,8 +169,8 @@ class Materializer:
             "The controller updated an object from one of an older API",
             extra={"kind": body["kind"], "object": name, "source-object": _shown(old)},
         )
-        _, before = self._unchanged.get((body["kind"], name), ("", body))
-        if before == body:  # a user edited the v1 object and not the old one
+        _, before = self._unchanged.get((body["kind"], name), ("", None))
+        if before == body:  # a user edited the v1 object and not the old one; a new leader does not know which
             text = f"Tenon reset it to match {_shown(old)}: edit the older object instead"
             await self._recorder.publish(regarding, EventReason.KEPT_IN_STEP, text)
 

@@ -115,3 +115,12 @@ async def test_the_gauges_say_how_many_commands_wait_and_for_how_long() -> None:
     refused = evolve(ledger["a"], awaits_approval=False, postponed=True, refused="ann refused it")
     await at.disruptor.await_candidates(evolve(QUESTION, ledger={"a": refused}))
     assert (waiting("waiting"), waiting("longest_wait_seconds")) == (0, 0)
+
+
+async def test_a_command_that_was_approved_while_another_replica_led_waits_no_longer() -> None:
+    at = asking("a")
+    (command,) = (await at.disruptor.await_candidates(QUESTION)).commands
+    await at.disruptor.await_candidates(evolve(QUESTION, ledger=opened(command)))
+    assert waiting("waiting") == 1
+    await asking().disruptor.await_candidates(QUESTION)
+    assert (waiting("waiting"), waiting("longest_wait_seconds")) == (0, 0)

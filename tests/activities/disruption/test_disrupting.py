@@ -151,6 +151,7 @@ async def test_n15_198_a_node_that_left_before_its_replacement_uses_the_budget_u
     assert away() == 1
     replaced = Setting(managed("b"), budgets=[{"nodes": "1"}], after="0s")
     assert claims(await replaced.disruptor.await_candidates(QUESTION)) == ["b"]
+    assert away() == 0, "the replacement came while another replica led"
 
 
 async def test_n15_200_n15_238_n15_521_a_node_that_leaves_first_is_counted_by_its_reason() -> None:
@@ -267,6 +268,15 @@ async def test_met21_a_pools_budgets_and_what_uses_them_up_are_gauges() -> None:
     await at.disruptor.await_candidates(QUESTION)
     assert budget_gauges("default", "underutilized") == (0, 0), "the pool is gone"
     assert budget_gauges("other", "empty") == (0, 0)
+
+
+async def test_met21_a_nodepool_that_went_while_another_replica_led_allows_nothing() -> None:
+    await Setting(managed("a", empty=False), budgets=[{"nodes": "7"}]).disruptor.await_candidates(QUESTION)
+    assert budget_gauges("default", "drifted") == (7, 0)
+    again = Setting()
+    again.view.pools = []
+    await again.disruptor.await_candidates(QUESTION)
+    assert budget_gauges("default", "drifted") == (0, 0)
 
 
 async def test_met21_budgets_are_reported_every_30_seconds_however_often_nodes_change() -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from activities.metrics import QUEUE_DEPTH
 from activities.provisioning.batching import Batcher, BatchWindow
 from tenon.messages.base import ActivityName
 from tenon.messages.provisioning import AwaitBatchInput, BatchSummary
@@ -291,6 +292,18 @@ async def test_set01_the_longest_batch_closes_before_its_activity_times_out(arri
         assert at.seconds() - begun < timeout
         begun = at.seconds()
     assert at.seconds() == pytest.approx(arrival + 300)
+
+
+async def test_met02_the_queue_is_empty_while_no_pod_waits_for_a_decision() -> None:
+    """A plan of pods that are gone, or that were planned before, decides nothing."""
+    at = Setting()
+    at.view.add(pod("a"))
+    await at.batcher.await_batch(QUESTION)
+    depth = QUEUE_DEPTH.labels("provisioner")._value
+    assert depth.get() == 1
+    at.view.pods.clear()
+    await at.batcher.await_batch(QUESTION)
+    assert depth.get() == 0
 
 
 async def test_a_pod_that_waits_for_weeks_is_still_asked_for() -> None:

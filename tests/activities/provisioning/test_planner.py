@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 from temporalio.exceptions import ApplicationError
 
 from tenon.apis import labels
 from tenon.messages.explanation import Explanation
-from tenon.messages.provisioning import PlanInput
+from tenon.messages.provisioning import AwaitBatchInput, PlanInput
 from tests.activities.provisioning.fake_view import node_pool
 from tests.activities.provisioning.setting import BATCH, Setting
 from tests.tenon.scheduling.builders import asking, need, node, pod
@@ -162,3 +164,44 @@ async def test_a_plan_names_the_pods_without_a_node_also_those_of_earlier_plans(
     assert (bought.pods, bought.has_place, bought.claim) == (["default/small"], True, name)
     assert bought.why.startswith(f"{name} (")
     assert bought.why.endswith(") was created for it")
+
+
+AT_ONCE = AwaitBatchInput(cluster="c", wait_seconds=0.0)
+
+
+def counted(name: str) -> float | None:
+    labels = {"controller": "provisioner"} if name == "unschedulable" else {}
+    return REGISTRY.get_sample_value(f"karpenter_scheduler_{name}_pods_count", labels)
+
+
+async def test_met04_a_pod_without_a_place_counts_until_it_is_gone() -> None:
+    """Plans for other pods do not name it, and without another pod no plan follows."""
+    huge = pod("huge", cpu="5000")
+    at = Setting(huge)
+    await at.planner.plan(BATCH)
+    assert counted("unschedulable") == 1
+    at.view.add(pod("small"))
+    await at.planner.plan(PlanInput(cluster="c", batch=42))
+    await at.batcher.await_batch(AT_ONCE)
+    assert counted("unschedulable") == 1
+    at.view.pods.remove(huge)
+    await at.batcher.await_batch(AT_ONCE)
+    assert counted("unschedulable") == 0
+
+
+async def test_met04_a_new_leader_counts_none_of_an_earlier_time() -> None:
+    at = Setting(pod("huge", cpu="5000"))
+    await at.planner.plan(BATCH)
+    at.view.pods.clear()
+    at.restart()
+    await at.batcher.await_batch(AT_ONCE)
+    assert counted("unschedulable") == 0
+
+
+async def test_met03_a_pod_that_is_left_out_counts_until_it_is_gone() -> None:
+    at = Setting(replace(pod("broken"), unsupported="its claim is missing"))
+    await at.planner.plan(BATCH)
+    assert counted("ignored") == 1
+    at.view.pods.clear()
+    await at.batcher.await_batch(AT_ONCE)
+    assert counted("ignored") == 0

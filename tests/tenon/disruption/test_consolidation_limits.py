@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from activities import metrics
-from activities.disruption.decision_metrics import ClosedDestinations
+from activities.disruption.decision_metrics import measure_closed_destinations
 from tenon.apis import labels
 from tenon.apis.consolidation_limits import LeastSaving, read_least_saving, read_rest
 from tenon.apis.reasons import Reason
@@ -219,10 +219,12 @@ def test_dis31_a_broken_annotation_is_refused_and_opens_no_node() -> None:
 
 def test_dis31_a_gauge_counts_the_nodes_that_take_no_pods_yet() -> None:
     nodes = {"quiet": NodeSpec(quiet="1h", pods=[SMALL]), "busy": NodeSpec(quiet="1m", pods=[SMALL])}
-    reported = ClosedDestinations()
     gauge = metrics.CLOSED_DESTINATIONS.labels("default")._value
-    reported.report(situation(Cluster(pools={"default": PoolSpec(consolidate_after="5m")}, nodes=nodes)))
+    measure_closed_destinations(situation(Cluster(pools={"default": PoolSpec(consolidate_after="5m")}, nodes=nodes)))
     assert gauge.get() == 1
     opened = PoolSpec(consolidate_after="5m", takes_pods_early=True)
-    reported.report(situation(Cluster(pools={"default": opened}, nodes=nodes)))
+    measure_closed_destinations(situation(Cluster(pools={"default": opened}, nodes=nodes)))
     assert gauge.get() == 0
+    measure_closed_destinations(situation(Cluster(pools={"default": PoolSpec(consolidate_after="5m")}, nodes=nodes)))
+    measure_closed_destinations(situation(Cluster(pools={"other": PoolSpec()}, nodes={})))
+    assert gauge.get() == 0, "the NodePool is gone"

@@ -123,6 +123,43 @@ def test_nights_and_a_weekend_that_touch_are_one_time_off_without_a_wake_up_betw
     assert desired([schedule], friday_evening).until[POOL] == at("2026-06-15T08:55")
 
 
+def test_only_what_needs_nodes_begins_a_boot_time_early() -> None:
+    """Fewer replicas take nodes and limits forbid some, so both begin at the time that is stated."""
+    day = HOURS | {"name": "day", "replicas": 5, "limits": {"cpu": "8"}}
+    night = {"name": "night", "from": "19:00", "to": "09:00", "replicas": 2, "limits": {"cpu": "2"}}
+    schedule = a_schedule(day, night)
+    morning, evening = demand(at("2026-06-10T08:55"), schedule), demand(at("2026-06-10T18:55"), schedule)
+    assert (morning.replicas, morning.floor_nodes, morning.limits) == (5, 2, {"cpu": 2_000})
+    assert demand(at("2026-06-10T09:00"), schedule).limits == {"cpu": 8_000}
+    assert (evening.replicas, evening.limits) == (5, {"cpu": 8_000})
+    assert desired([schedule], at("2026-06-10T12:00")).next_change == at("2026-06-10T19:00")
+    after = demand(at("2026-06-10T19:00"), schedule)
+    assert (after.replicas, after.floor_nodes, after.limits) == (2, 0, {"cpu": 2_000})
+
+
+def test_limits_alone_change_nothing_before_the_time_that_is_stated() -> None:
+    schedule = a_schedule(HOURS | {"floor": None, "limits": {"cpu": "8"}})
+    assert demand(at("2026-06-10T08:59"), schedule) == NOTHING
+    assert desired([schedule], at("2026-06-10T03:00")).next_change == at("2026-06-10T09:00")
+
+
+def test_early_replicas_without_others_by_schedule_only_raise_what_the_nodepool_states() -> None:
+    schedule = a_schedule(HOURS | {"floor": None, "replicas": 3, "limits": {"cpu": "8"}})
+    assert demand(at("2026-06-10T08:54"), schedule) == NOTHING
+    early = demand(at("2026-06-10T08:55"), schedule)
+    assert early == PoolDemand(replicas_at_least=3)
+    assert early.entries == ("hours/hours",)
+    assert demand(at("2026-06-10T09:00"), schedule) == PoolDemand(replicas=3, limits={"cpu": 8_000})
+
+
+def test_a_nodepool_wakes_up_with_the_replicas_and_limits_that_hold_when_it_opens() -> None:
+    """Else it launched a boot time early what the stated time takes again, or what its limits forbid."""
+    schedule = a_schedule(NIGHTS, HOURS | {"floor": None, "replicas": 2, "limits": {"cpu": "8"}})
+    assert demand(at("2026-06-10T08:54"), schedule).off
+    assert demand(at("2026-06-10T08:55"), schedule) == PoolDemand(replicas=2, limits={"cpu": 8_000})
+    assert desired([schedule], at("2026-06-10T08:55")).until[POOL] == at("2026-06-10T18:55")
+
+
 def test_a_suspended_schedule_asks_for_nothing() -> None:
     assert desired([a_schedule(NIGHTS, suspend=True)], at("2026-06-10T23:00")).pools == {}
 

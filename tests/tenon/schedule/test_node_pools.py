@@ -12,12 +12,13 @@ from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.apis.nodeschedule import why_closed
 from tenon.provisioning.readiness import FRESH, why_unusable
-from tenon.provisioning.static_capacity import balance
-from tenon.provisioning.warm_nodes import refill
+from tenon.provisioning.static_capacity import ReplicaBalance, balance
+from tenon.provisioning.warm_nodes import Refill, WarmNode, refill
 from tenon.schedule.desired import desired
 from tenon.schedule.node_pools import scheduled_pool
 from tests.activities.provisioning.fake_view import node_class, node_pool
 from tests.tenon.schedule.schedules import HOURS, NIGHTS, POOL, a_schedule
+from tests.worker.cache.objects import claim
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -79,15 +80,31 @@ def test_a_static_nodepool_has_the_replicas_of_the_schedule_and_none_while_it_is
     assert (pool.spec.replicas, pool.spec.limits) == (replicas, {}), "limits of a static NodePool only bound nodes"
 
 
-def test_a_static_nodepool_gets_no_node_just_before_it_is_off_and_loses_none_yet() -> None:
-    pool = scheduled("18:57", NIGHTS, edits={"replicas": 2})
-    assert balance(pool, 1, 0).missing == 0
-    assert balance(pool, 2, 0).surplus == 0
-    assert balance(scheduled("19:00", NIGHTS, edits={"replicas": 2}), 2, 0).surplus == 2
+@pytest.mark.parametrize(("own", "early", "at_nine"), [(5, 5, 3), (2, 3, 3)])
+def test_a_static_nodepool_gets_replicas_early_and_loses_none_before_the_time(
+    own: int, early: int, at_nine: int
+) -> None:
+    entry = HOURS | {"floor": None, "replicas": 3}
+    assert scheduled("08:54", entry, edits={"replicas": own}).spec.replicas == own
+    assert scheduled("08:55", entry, edits={"replicas": own}).spec.replicas == early
+    assert scheduled("09:00", entry, edits={"replicas": own}).spec.replicas == at_nine
 
 
-def test_warm_nodes_are_not_bought_before_off_and_leave_with_it() -> None:
+@pytest.mark.parametrize("clock", ["18:57", "19:00"])
+def test_the_replicas_of_a_static_nodepool_take_and_buy_no_node_while_it_is_closed(clock: str) -> None:
+    """Which nodes leave then, freezes and requests to keep nodes decide too: `off_pool`."""
+    pool = scheduled(clock, HOURS | {"floor": None, "replicas": 5}, NIGHTS, edits={"replicas": 2})
+    assert balance(pool, 1, 0) == ReplicaBalance()
+    assert balance(pool, 6, 0) == ReplicaBalance()
+    assert balance(scheduled("12:00", NIGHTS, edits={"replicas": 2}), 6, 0).surplus == 4
+
+
+@pytest.mark.parametrize("clock", ["18:57", "19:00"])
+def test_the_number_of_warm_nodes_takes_and_buys_none_while_the_nodepool_is_closed(clock: str) -> None:
     annotations = {labels.WARM: "2"}
+    warm = [WarmNode(claim(name, meta={"annotations": {labels.WARM: "stopped"}})) for name in ("a", "b", "c")]
     assert refill(scheduled("12:00", NIGHTS, annotations=annotations), []).missing == 2
-    assert refill(scheduled("18:57", NIGHTS, annotations=annotations), []).missing == 0
-    assert labels.WARM not in scheduled("19:00", NIGHTS, annotations=annotations).metadata.annotations
+    assert refill(scheduled(clock, NIGHTS, annotations=annotations), []) == Refill()
+    assert refill(scheduled(clock, NIGHTS, annotations=annotations), warm[:2]) == Refill()
+    fewer = refill(scheduled(clock, NIGHTS, annotations=annotations), warm)
+    assert [item.name for item in fewer.delete] == ["a"], "a user who lowers the number gets what he asks for"

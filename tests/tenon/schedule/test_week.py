@@ -44,6 +44,17 @@ def test_the_cost_counts_the_hours_that_pass(first_day: date, hours: int) -> Non
     assert cost.scheduled == pytest.approx(7 * (10 + 5 / 60) * 2.0)
 
 
+@pytest.mark.parametrize(("replicas", "daily_node_hours"), [(6, 24 * 4 + 2 * (10 + 5 / 60)), (1, 24 * 4 - 3 * 10)])
+def test_the_cost_counts_more_replicas_from_a_boot_time_early_and_fewer_from_the_stated_time(
+    replicas: int, daily_node_hours: float
+) -> None:
+    schedule = a_schedule(HOURS | {"floor": None, "replicas": replicas})
+    segments = timeline([schedule], POOL, first_midnight(MONDAY, BERLIN), first_midnight(MONDAY + WEEK, BERLIN))
+    cost = estimate(segments, PoolNow(4, 2.0))
+    assert cost is not None
+    assert cost.scheduled == pytest.approx(7 * daily_node_hours * 0.5)
+
+
 def test_a_floor_costs_what_is_missing_and_without_nodes_there_is_no_price() -> None:
     always = a_schedule({"from": "00:00", "to": "00:00", "floor": {"nodes": 6}})
     segments = timeline([always], POOL, first_midnight(MONDAY, BERLIN), first_midnight(MONDAY + WEEK, BERLIN))

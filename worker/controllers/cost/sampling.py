@@ -8,12 +8,11 @@ copies the cache's tables; the rest is done in a thread, and only for nodes whos
 from __future__ import annotations
 
 import asyncio
-import os
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from activities.metrics import TEXT_SUFFIX
 from activities.record.writer import RecordWriter
 from tenon.apis import labels
 from tenon.apis.warm import STOPPED
@@ -31,6 +30,7 @@ from worker.cache.node_memo import NodeMemo
 from worker.cache.state import ClusterState
 from worker.controllers.base import Controller
 from worker.controllers.cost.gauges import cost_texts
+from worker.controllers.gauge_file import GaugeFile
 
 SAMPLE_SECONDS = 60.0
 LONGEST_GAP = timedelta(minutes=5)
@@ -79,7 +79,7 @@ class CostController(Controller):
         self._record = record
         self._cluster = cluster
         self._length = length
-        self._file = folder / f"{self.name}{TEXT_SUFFIX}" if folder is not None else None
+        self._file = GaugeFile(folder, self.name) if folder is not None else None
         self._lower_bound = lower_bound
         self._latest = latest
         self._bound: float | None = None
@@ -90,12 +90,11 @@ class CostController(Controller):
     async def run(self) -> None:
         """Sample until cancelled. The interval that has begun is recorded; the gauges go, as another replica leads."""
         try:
-            await super().run()
+            with self._file.exported() if self._file is not None else contextlib.nullcontext():
+                await super().run()
         finally:
             self._close()
             self._divisions = NodeMemo()
-            if self._file is not None:
-                self._file.unlink(missing_ok=True)
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
         """Take a sample. The next one is due in a minute, or when the interval ends."""
@@ -137,9 +136,7 @@ class CostController(Controller):
                     of_pool[consumer] = of_pool.get(consumer, 0) + price
         self._divisions.keep_only(state.nodes.keys())
         if self._file is not None:
-            fresh = self._file.with_suffix(".new")
-            fresh.write_text("".join(cost_texts(sample, self._bound)))
-            os.replace(fresh, self._file)  # a scrape reads the old file or the new one
+            self._file.write("".join(cost_texts(sample, self._bound)))
         return sample
 
     def _shares(

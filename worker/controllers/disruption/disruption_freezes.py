@@ -12,6 +12,7 @@ from activities import metrics
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import DISRUPTIONFREEZES
+from activities.reported_gauges import report
 from tenon.disruption.freezes.freeze import freezes_for, frozen_now, selects
 from tenon.disruption.freezes.status import freeze_status
 from tenon.kube.records import ObjectRecord
@@ -36,8 +37,6 @@ class DisruptionFreezeController(Controller):
         super().__init__(cache)
         self._kube = kube
         self._view = view
-        self._measured: set[tuple[str, str]] = set()
-        """NodePool and freeze of each value of the gauge that is 1."""
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002 - time changes any of them
         """Evaluate all freezes."""
@@ -54,13 +53,12 @@ class DisruptionFreezeController(Controller):
     def _measure(self, now: datetime) -> None:
         """Say in a metric which NodePools are frozen, and which are no longer."""
         models = self._view.disruption_freezes()
-        before, self._measured = self._measured, set()
+        frozen_pools: dict[tuple[str, str], float] = {}
         for pool in self._view.node_pools() if models else ():
             frozen = frozen_now(freezes_for(models, pool.metadata.name, pool.metadata.labels), now)
             if frozen is not None:
-                self._measured.add((pool.metadata.name, frozen.freeze.name))
-        for labels in before | self._measured:
-            metrics.FROZEN_POOLS.labels(*labels).set(labels in self._measured)
+                frozen_pools[pool.metadata.name, frozen.freeze.name] = 1
+        report(metrics.FROZEN_POOLS, frozen_pools)
 
     async def _write(self, record: ObjectRecord, now: datetime, waits: list[float]) -> None:
         model, faults = self._view.disruption_freeze(record)

@@ -18,6 +18,7 @@ from activities.disruption.pod_deletion_costs import write_deletion_cost
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ForbiddenError
+from activities.reported_gauges import report
 from tenon.disruption.cluster_model import details_only
 from tenon.disruption.pod_deletion_costs import CostWrite, NodeWrites, of_one_cycle, pending_writes
 from tenon.disruption.pool_policy import policies_of
@@ -62,8 +63,6 @@ class PodDeletionCostController(Controller):
         self._types_by_pool = types_by_pool
         self._nominated = nominated
         self._now = now
-        self._reported: set[str] = set()
-        """NodePools with a value of the gauge."""
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002 - ranks all nodes
         """Rank the nodes, and write what differs."""
@@ -83,11 +82,11 @@ class PodDeletionCostController(Controller):
         try:
             written = await bounded(writes, AT_ONCE, self._write)
         except ForbiddenError as error:
-            self._report(pending)
+            _measure(pending)
             raise ForbiddenError(error.status, error.reason, f"{error.message}: {FORBIDDEN}") from error
         failed = {write.pod.uid for write, done in zip(writes, written, strict=True) if not done}
         rest += [node for node in first if any(write.pod.uid in failed for write in node.writes)]
-        self._report(rest)
+        _measure(rest)
         if writes:
             self._log.info(
                 "The worker wrote deletion costs of pods",
@@ -98,12 +97,10 @@ class PodDeletionCostController(Controller):
     async def _write(self, write: CostWrite) -> bool:
         return await write_deletion_cost(self._kube, write)
 
-    def _report(self, waiting: Sequence[NodeWrites]) -> None:
-        """Set the gauge of every NodePool. One without nodes that wait drops to 0."""
-        counts = Counter(node.pool for node in waiting)
-        for pool in self._reported | counts.keys():
-            metrics.DELETION_COST_PENDING.labels(pool).set(counts[pool])
-        self._reported = set(counts)
+
+def _measure(waiting: Sequence[NodeWrites]) -> None:
+    counts = Counter(node.pool for node in waiting)
+    report(metrics.DELETION_COST_PENDING, {(pool,): count for pool, count in counts.items()})
 
 
 def _pending(snapshot: Snapshot, situation: Situation, types: Mapping[str, Sequence[InstanceType]]) -> list[NodeWrites]:

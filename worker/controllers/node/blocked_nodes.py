@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import ClassVar
 
 from temporalio.client import Client
 
 from activities import metrics
+from activities.reported_gauges import report
 from worker.cache.changes import Change
 from worker.cache.cluster import ClusterCache
 from worker.controllers.base import Controller
@@ -29,9 +29,6 @@ class BlockedNodesController(Controller):
     name = "nodeclaim.blocked"
     topics = ()
     resync = 60.0
-    _pools: ClassVar[set[str]] = set()
-    """The NodePools with a series in this process, which drop to 0. It outlives the controller, as the series do: a
-    leader that leads again would otherwise keep the count of its earlier time."""
 
     def __init__(self, client: Client, cache: ClusterCache, cluster: str) -> None:
         super().__init__(cache)
@@ -39,11 +36,9 @@ class BlockedNodesController(Controller):
         self._query = names.blocked_nodeclaims_query(cluster)
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
-        """Set the gauge of every NodePool that has blocked nodes, or had some."""
+        """Set the gauge of every NodePool that has blocked nodes."""
         blocked: Counter[str] = Counter()
         async for workflow in self._client.list_workflows(self._query, limit=MOST, rpc_timeout=ANSWER_WITHIN):
             blocked[workflow.typed_search_attributes.get(names.POOL) or ""] += 1
-        self._pools.update(blocked)
-        for pool in self._pools:
-            metrics.BLOCKED_CLAIMS.labels(pool).set(blocked[pool])
+        report(metrics.BLOCKED_CLAIMS, {(pool,): count for pool, count in blocked.items()})
         return None

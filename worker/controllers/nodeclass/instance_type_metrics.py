@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
@@ -22,7 +21,6 @@ from activities.metrics import (
     OFFERINGS_REFUSED,
     POOL_COST,
     POOL_PRICE,
-    TEXT_SUFFIX,
     TYPE_CPU_CORES,
     TYPE_MEMORY_BYTES,
     TextGauge,
@@ -40,6 +38,7 @@ from worker.cache.changes import Change
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
+from worker.controllers.gauge_file import GaugeFile
 from worker.controllers.nodepool.prices import PoolPrices
 
 CPU, MEMORY = f"{labels.AWS_GROUP}/instance-cpu", f"{labels.AWS_GROUP}/instance-memory"
@@ -126,16 +125,14 @@ class InstanceTypeMetricsController(Controller):
         self._types = types
         self._refusals = refusals
         self._prices = prices or PoolPrices()
-        self._file = folder / f"{self.name}{TEXT_SUFFIX}"
+        self._file = GaugeFile(folder, self.name)
         self._written: dict[TextGauge, Series] = {}
 
     async def run(self) -> None:
-        """Write the gauges until cancelled. Those of a former leader would be out of date."""
-        try:
+        """Write the gauges until cancelled."""
+        self._written = {}
+        with self._file.exported():
             await super().run()
-        finally:
-            self._file.unlink(missing_ok=True)
-            self._written = {}
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
         """Write the gauges if they changed. Look again soon while no NodePool is usable, as in a new cluster."""
@@ -178,8 +175,6 @@ class InstanceTypeMetricsController(Controller):
         gauges[POOL_COST] = costs
         if gauges == self._written:
             return costs
-        fresh = self._file.with_suffix(".new")
-        fresh.write_text(text_of(gauges))
-        os.replace(fresh, self._file)  # a scrape reads the old file or the new one
+        self._file.write(text_of(gauges))
         self._written = gauges
         return costs

@@ -12,9 +12,11 @@ from typing import Protocol
 
 from temporalio.client import Client
 
+from activities import metrics
 from activities.ec2.nodeclass import UnansweredError
 from activities.kubernetes.events import EventPublisher
 from activities.nodeclass.warnings import WarningSource, publish_warnings
+from activities.reported_gauges import end_all_but, report
 from tenon.apis.conditions import READY, get_condition
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
 from tenon.apis.hashing import ec2nodeclass_hashes
@@ -79,6 +81,11 @@ class NodeClassRefreshController(ObjectController):
         """All EC2NodeClasses."""
         return [(Topic.NODECLASS, node_class.name) for node_class in self._cache.nodeclasses]
 
+    async def reconcile(self, changes: Sequence[Change]) -> float | None:
+        """Look at the classes whose time has come. One that is gone has no user data any more."""
+        end_all_but(metrics.USER_DATA_BYTES, {node_class.name for node_class in self._cache.nodeclasses})
+        return await super().reconcile(changes)
+
     async def reconcile_object(self, name: str) -> float | None:
         """Look at a class if its time has come. Another controller pokes the workflow of one that is new or changed.
 
@@ -92,6 +99,7 @@ class NodeClassRefreshController(ObjectController):
         node_class, _ = parse(EC2NodeClass, record.body)
         if node_class is None:
             return None  # it cannot be read before it changes
+        report(metrics.USER_DATA_BYTES, {(name,): self._ec2.user_data_bytes(node_class)}, of=name)
         clock = asyncio.get_running_loop().time
         # A class that is no longer ready does not wait for the look of a ready one.
         due = min(self._looks_at.get(name, math.inf), clock() + self._pause(name, node_class))

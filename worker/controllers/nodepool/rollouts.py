@@ -12,6 +12,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODEROLLOUTS
+from activities.rollout import rollout_metrics
 from tenon.apis import labels
 from tenon.apis.conditions import with_validation
 from tenon.apis.noderollout import NodeRolloutStatus
@@ -59,6 +60,7 @@ class NodeRolloutController(Controller):
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002 - few NodeRollouts
         """Look at all NodeRollouts."""
+        rollout_metrics.measure_only({record.name for record in self._cache.versions.rollouts})
         present = {record.name: record for record in self._cache.versions.rollouts if not record.deleting}
         if not present and not self._poked:
             return None

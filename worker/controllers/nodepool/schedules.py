@@ -18,6 +18,7 @@ from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.nodeclaim_deletion import delete_with_finalizer
 from activities.kubernetes.resources import NODESCHEDULES
+from activities.reported_gauges import report
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.apis.nodeschedule import NodeSchedule
@@ -70,8 +71,6 @@ class NodeScheduleController(Controller):
         self._capacity_buffers = capacity_buffers
         self._announced = NOTHING_DESIRED
         """What schedules asked for at the last look."""
-        self._measured: set[str] = set()
-        """The NodePools of each value of the gauge that is 1."""
         self._boots: Mapping[str, int] = {}
         """By NodePool, how many seconds its nodes took of late."""
         self._boots_until = datetime.min.replace(tzinfo=UTC)
@@ -81,7 +80,7 @@ class NodeScheduleController(Controller):
         """Look at all schedules."""
         schedules_ask = self._view.schedules.now()
         self._wake(schedules_ask)
-        self._measure(schedules_ask)
+        report(metrics.POOLS_OFF, {(name,): 1 for name, demand in schedules_ask.pools.items() if demand.off})
         if not self._cache.schedules:
             return None
         now = utc_now()
@@ -115,12 +114,6 @@ class NodeScheduleController(Controller):
             if before.buffers.get(key) != schedules_ask.buffers.get(key):
                 self._cache.changes.publish(Topic.BUFFER, "/".join(key))
 
-    def _measure(self, schedules_ask: Desired) -> None:
-        before = self._measured
-        self._measured = {name for name, demand in schedules_ask.pools.items() if demand.off}
-        for name in before | self._measured:
-            metrics.POOLS_OFF.labels(name).set(name in self._measured)
-
     async def _empty(
         self,
         pool: NodePool,
@@ -129,9 +122,7 @@ class NodeScheduleController(Controller):
         now: datetime,
         waits: list[float],
     ) -> None:
-        """Delete the NodeClaims of a NodePool that is off. The controller of static NodePools does it for those."""
-        if pool.spec.replicas is not None:
-            return
+        """Delete the NodeClaims of a NodePool that is off, also of a static one, and those of warm nodes."""
         present = [claim for claim in pool_claims if not (claim.deleting or leaving(self._cache.node_of(claim), claim))]
         emptied = off_pool(pool, present, self._view.disruption_freezes(), now)
         waits += [max(1.0, (look - now).total_seconds()) for look in emptied.next_looks]
@@ -193,7 +184,7 @@ class NodeScheduleController(Controller):
                 yield f"NodePool {name} does not exist: create it, or remove it from nodePools"
             elif demand is not None and pool.spec.replicas is not None and (demand.floor_nodes or demand.floor_spare):
                 yield f"NodePool {name} is static, so a floor has no effect: state replicas instead"
-            elif demand is not None and pool.spec.replicas is None and demand.replicas is not None:
+            elif demand is not None and pool.spec.replicas is None and demand.states_replicas:
                 yield f"NodePool {name} has no spec.replicas, so replicas have no effect: state a floor instead"
             elif demand is not None and pool.spec.replicas is None:
                 for key in floors(pool, demand):

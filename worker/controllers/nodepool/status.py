@@ -1,7 +1,7 @@
 """Updates the status of NodePools: conditions, resources, node count, price.
 
 Their hashes, events and metrics follow from the same objects at the same moments, so they have no controllers of their
-own: `NodePoolHashes`, `NodePoolEvents` and `PoolMetrics` are parts of this one.
+own: `NodePoolHashes`, `NodePoolEvents` and `worker.controllers.nodepool.metrics` are parts of this one.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
+from worker.controllers.nodepool import metrics as pool_metrics
 from worker.controllers.nodepool.events import NodePoolEvents
 from worker.controllers.nodepool.hashes import NodePoolHashes
-from worker.controllers.nodepool.metrics import PoolMetrics
 from worker.controllers.nodepool.prices import PoolPrices
 from worker.controllers.nodepool.registration_results import RegistrationResults
 
@@ -87,7 +87,6 @@ class NodePoolStatusController(Controller):
         self._policy = policy or PlanPolicy()
         self._refusals = refusals or LaunchRefusals()
         self._measured = measured
-        self._metrics = PoolMetrics()
         self._hashes = NodePoolHashes(kube, cache.claims)
         self._events = NodePoolEvents(recorder, self._log)
         self._static_capacity = static_capacity
@@ -98,7 +97,7 @@ class NodePoolStatusController(Controller):
         """Name, generation and deletion time of the NodePools and classes that were last compared for overlaps."""
         self._registrations = RegistrationResults(cache.claims)
         self._launched: dict[str, datetime] = {}
-        """By NodePool: when one of its NodeClaims last launched, among those that changed since the start."""
+        """By NodePool: when one of its NodeClaims last launched."""
         self._usages: Mapping[str, Resources] = {}
         """The usage of each NodePool, as of this reconcile."""
         self._costs: Mapping[str, int] = {}
@@ -124,13 +123,14 @@ class NodePoolStatusController(Controller):
         if self._measured:
             metrics.CLUSTER_UNSYNCED_SECONDS.set(0)
         self._registrations.skip_present()
+        self._note_launches([(Topic.CLAIM, claim.name) for claim in self._cache.claims])
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:
         """Update every NodePool, because most of its status depends on other objects."""
         if self._measured:
             metrics.CLUSTER_NODES.set(len(self._cache.nodes))
             metrics.CLUSTER_SYNCED.set(1)
-            self._metrics.forget_all_but({pool.name for pool in self._cache.pools})
+            pool_metrics.measure_only({pool.name for pool in self._cache.pools})
         self._prices.forget_all_but({pool.name for pool in self._cache.pools})
         self._compare()
         self._registrations.observe(changes)
@@ -189,9 +189,9 @@ class NodePoolStatusController(Controller):
         if self._measured:
             costs = cost_limits(pool, self._policy)
             used = {name: amount for name, amount in cost_usage(record.name, self._costs).items() if name in costs}
-            self._metrics.measure(pool, usage | used, parse_resources(pool.spec.limits) | costs)
+            pool_metrics.measure_resources(pool, usage | used, parse_resources(pool.spec.limits) | costs)
             if self._refusals.reported:
-                self._metrics.measure_breaker(
+                pool_metrics.measure_breaker(
                     record.name, is_open=bool(self._refusals.breakers([self._launched_version(pool)]))
                 )
         class_generation = self._class_generation(pool)
@@ -241,7 +241,14 @@ class NodePoolStatusController(Controller):
             conditions = with_launch_health(conditions, breaker, now=now, observed_generation=generation)
             launched = self._launched.get(name)
             shortage = self._refusals.shortage(name, launched)
-            conditions = with_capacity(conditions, shortage, launched, now=now, observed_generation=generation)
+            conditions = with_capacity(
+                conditions,
+                shortage,
+                launched,
+                now=now,
+                observed_generation=generation,
+                sees_all=self._refusals.sees_all_shortages,
+            )
         rollout = self._rollouts.get(name)
         versions = {name: (rollout, self._view.newest_revision(pool))} if rollout is not None else {}
         conditions = with_version_held(conditions, versions, now=now, observed_generation=generation)

@@ -27,7 +27,6 @@ from activities.provisioning.offerings import Unavailable, instance_types_by_poo
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodepool import NodePool
-from tenon.apis.nodeschedule import why_closed
 from tenon.apis.reasons import Reason
 from tenon.apis.validation import parse
 from tenon.kube.claim_record import ClaimRecord
@@ -174,8 +173,7 @@ class StaticNodePoolController(Controller):
     async def _delete(self, pool: NodePool, decision: StaticDecision, backoff: LaunchBackoff) -> None:
         for claim in decision.delete:
             backoff.deleted(claim.name)
-            closed = why_closed(pool.metadata.annotations)
-            detail = f"NodePool {pool.metadata.name} has more nodes than its replicas" + (closed and f": {closed}")
+            detail = f"NodePool {pool.metadata.name} has more nodes than its replicas"
             removal = Removal(reason=REASON, detail=detail, actor=f"controller {self.name}")
             if await delete_with_finalizer(self._kube, claim.record, removal):
                 mode = claim.record.termination_mode

@@ -13,7 +13,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from activities import metrics
 from activities.clock import utc_now
@@ -25,6 +25,7 @@ from activities.kubernetes.event_references import claim_reference, pool_referen
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaim_deletion import delete_with_finalizer
 from activities.kubernetes.resources import NODECLAIMS, NODES
+from activities.reported_gauges import report
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim
 from tenon.apis.reasons import Reason
@@ -80,8 +81,6 @@ class WarmNodeController(Controller):
     object_field = "nodeclaim"
     topics = (Topic.POOL, Topic.NODECLASS, Topic.CLAIM, Topic.NODE)
     settle = 0.2
-    _pools: ClassVar[set[str]] = set()
-    """The NodePools with a series in this process, which drop to 0."""
 
     def __init__(
         self,
@@ -351,11 +350,11 @@ class WarmNodeController(Controller):
                 return
 
     def _count(self, by_pool: Mapping[str, Sequence[WarmNode]]) -> None:
-        self._pools.update(by_pool)
-        for pool in self._pools:
-            states = Counter(node.claim.warm for node in by_pool.get(pool, ()) if not node.leaving)
-            for state in STATES:
-                metrics.WARM_NODES.labels(pool, state).set(states[state])
+        counts: dict[tuple[str, str], float] = {}
+        for pool, nodes in by_pool.items():
+            states = Counter(node.claim.warm for node in nodes if not node.leaving)
+            counts |= {(pool, state): states[state] for state in STATES}
+        report(metrics.WARM_NODES, counts)
 
     def _forget(self, claims: set[str], pools: set[str]) -> None:
         self._ask_at = {key: at for key, at in self._ask_at.items() if key[0] in claims}

@@ -114,7 +114,8 @@ async def lead(settings: Settings, temporal: Connection, clients: Clients, cache
         try:
             await temporal.serve(lambda client: _decide(client, clients, settings, cache, planning, disruption))
         finally:
-            disruption.moves.close()
+            planning.planner.close()
+            disruption.disruptor.close()
 
 
 def _controllers(

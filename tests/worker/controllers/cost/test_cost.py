@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -26,6 +27,7 @@ from tests.activities.record.kept import KeptRecord
 from tests.worker.background import in_background
 from tests.worker.cache.objects import claim, metadata, owned_by, running
 from tests.worker.fake_temporal import Cache
+from worker.controllers.cost import sampling
 from worker.controllers.cost.gauges import MAX_NAMESPACES, MAX_WORKLOADS, cost_texts
 from worker.controllers.cost.sampling import CostController, LatestCost
 
@@ -247,3 +249,21 @@ async def test_the_latest_summary_names_the_dearest_parts_and_counts_the_others(
     assert summary.namespaces[0].name == "team-6", "it has two pods"
     used = sum(part.price for part in summary.namespaces)
     assert summary.unused < summary.price - used, "the rest is of namespaces that are not named"
+
+
+async def test_a_thread_that_outlives_the_leadership_exports_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing, leads_no_more = threading.Event(), threading.Event()
+
+    def slow_texts(*_: object) -> list[str]:
+        writing.set()
+        assert leads_no_more.wait(60)
+        return []
+
+    monkeypatch.setattr(sampling, "cost_texts", slow_texts)
+    async with in_background(world.controller.run()):
+        assert await asyncio.to_thread(writing.wait, 60)
+    leads_no_more.set()
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert not world.file.exists()

@@ -91,6 +91,16 @@ async def test_the_status_follows_the_clock_and_is_written_only_when_it_changes(
     assert gauge() == 0.0
 
 
+async def test_a_freeze_that_ended_while_another_replica_led_freezes_no_nodepool() -> None:
+    cache, _, earlier = controller()
+    put(cache, "release", {})
+    await earlier.reconcile(())
+    assert gauge() == 1.0
+    _, _, again = controller()
+    await again.reconcile(())
+    assert gauge() == 0.0
+
+
 async def test_one_freeze_that_cannot_be_written_does_not_stop_the_others() -> None:
     cache, server, under_test = controller()
     put(cache, "broken", {"windows": [{"schedule": "0 2 * * *", "duration": "1h", "timezone": "Berlin"}]})

@@ -177,6 +177,18 @@ async def test_n15_222_a_failed_write_is_tried_again_and_counts_as_pending(serve
         assert metrics.DELETION_COST_PENDING.labels(POOL)._value.get() == 0
 
 
+async def test_n15_222_what_another_leader_wrote_is_no_longer_pending(server: Server) -> None:
+    server.faults = [ApiError(500, "InternalError", "no")]
+    server.pod("one", "a")
+    async with controlled(server):
+        await asyncio.sleep(MOMENT)
+        assert metrics.DELETION_COST_PENDING.labels(POOL)._value.get() == 1
+    server.pod("one", "a", "-1")
+    async with controlled(server):
+        await asyncio.sleep(MOMENT)
+        assert metrics.DELETION_COST_PENDING.labels(POOL)._value.get() == 0
+
+
 async def test_n15_223_without_the_right_the_log_says_which_file_to_apply(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:

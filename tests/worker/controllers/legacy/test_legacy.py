@@ -18,7 +18,7 @@ from activities.kubernetes.resources import (
 from tests.tenon.apis.case import EC2NODECLASS
 from tests.tenon.apis.legacy.older_objects import provisioner, template
 from tests.worker.cache.objects import claim
-from tests.worker.legacy_cluster import keeping, looked
+from tests.worker.legacy_cluster import keeping, leading, looked
 from worker.controllers.legacy.legacy_api import RESYNC
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
@@ -59,6 +59,15 @@ async def test_a_template_that_comes_later_is_seen(edits: dict[str, Any]) -> Non
         assert "AWSNodeTemplate default" not in cluster.condition(PROVISIONERS, "old", "Converted")["message"]
         assert cluster.names(NODEPOOLS) == ["old"]
         assert cluster.names(EC2NODECLASSES) == (["default", "default-old"] if edits else ["default"])
+
+
+async def test_an_edit_of_the_older_object_between_two_leaders_is_no_edit_to_undo() -> None:
+    async with keeping((PROVISIONERS, provisioner()), (AWSNODETEMPLATES, template())) as cluster:
+        spec = cluster.body(PROVISIONERS, "old")["spec"]
+    cluster.edit(PROVISIONERS, "old", {**spec, "limits": {"resources": {"cpu": "1"}}})
+    async with leading(cluster):
+        assert cluster.body(NODEPOOLS, "old")["spec"]["limits"] == {"cpu": "1"}
+        assert "KeptInStep" not in cluster.recorder.reasons()
 
 
 async def test_edits_are_put_back_and_say_whom_to_edit() -> None:

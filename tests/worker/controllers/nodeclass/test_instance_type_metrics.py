@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import copy
 import json
+import threading
 import urllib.request
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
@@ -35,6 +36,7 @@ from tests.worker.background import in_background
 from tests.worker.cache.objects import claim, metadata
 from tests.worker.fake_temporal import Cache
 from worker.cache.planning_view import PlanningView
+from worker.controllers.nodeclass import instance_type_metrics
 from worker.controllers.nodeclass.instance_type_metrics import SOON, InstanceTypeMetricsController, measured
 from worker.controllers.nodepool.prices import PoolPrices
 from worker.runtime.health import serve_metrics
@@ -197,6 +199,25 @@ async def test_act16_a_former_leader_exports_none_of_them(world: World) -> None:
     assert world.scraped() == {}
     async with world.leading():
         assert world.scraped()[CPU]
+
+
+@pytest.mark.asyncio(loop_scope="function")
+async def test_act16_a_thread_that_outlives_the_leadership_exports_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing, leads_no_more = threading.Event(), threading.Event()
+
+    def slow_text(_: object) -> str:
+        writing.set()
+        assert leads_no_more.wait(60)
+        return ""
+
+    monkeypatch.setattr(instance_type_metrics, "text_of", slow_text)
+    async with in_background(world.controller.run()):
+        assert await asyncio.to_thread(writing.wait, 60)
+    leads_no_more.set()
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert list(world.folder.iterdir()) == []
 
 
 @pytest.mark.asyncio(loop_scope="function")

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
 import pytest
+from prometheus_client import REGISTRY
 from temporalio.client import Client
 
 from activities.ec2.errors import EC2Error
@@ -56,6 +57,7 @@ class Aws:
         self.status = status("subnet-1")
         self.answers = True
         self.versions: list[str] = []
+        self.user_data = 100
 
     def resolve_node_class(self, node_class: EC2NodeClass, kubernetes_version: str = "") -> EC2NodeClassStatus:
         self.versions.append(kubernetes_version)
@@ -71,7 +73,7 @@ class Aws:
         return []
 
     def user_data_bytes(self, node_class: EC2NodeClass) -> int:
-        return 100
+        return self.user_data
 
 
 def stored(
@@ -212,3 +214,31 @@ async def test_a_class_that_is_gone_is_not_looked_at() -> None:
         cache.nodeclasses.on_event("default", None)
         await asyncio.sleep(2 * REFRESH_SECONDS + MARGIN)
         assert not aws.versions
+
+
+def size() -> float | None:
+    return REGISTRY.get_sample_value("karpenter_ec2nodeclasses_userdata_bytes", {"nodeclass": "default"})
+
+
+async def test_met58_the_leader_measures_the_user_data_until_the_class_is_gone() -> None:
+    """A replica that only resolved the class would not hear of its end, and would alert for ever."""
+    cache, aws = Cache(), Aws()
+    cache.nodeclasses.on_event("default", stored(aws, aws.status))
+    async with looking(cache, aws):
+        assert size() == 100
+        aws.user_data = 200
+        cache.nodeclasses.on_event("default", stored(aws, aws.status))
+        await asyncio.sleep(1)
+        assert size() == 200
+        cache.nodeclasses.on_event("default", None)
+        await asyncio.sleep(1)
+        assert size() == 0
+
+
+async def test_met58_a_class_that_went_while_another_replica_led_has_no_user_data() -> None:
+    cache, aws = Cache(), Aws()
+    cache.nodeclasses.on_event("default", stored(aws, aws.status))
+    async with looking(cache, aws):
+        assert size() == 100
+    async with looking(Cache(), aws):
+        assert size() == 0

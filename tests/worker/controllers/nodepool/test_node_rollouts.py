@@ -465,6 +465,16 @@ async def test_without_a_rollout_nothing_is_started() -> None:
         assert (temporal.starts, temporal.signals) == ([], [])
 
 
+async def test_a_rollout_that_went_while_another_replica_led_has_no_state() -> None:
+    cache, server = cluster()
+    server.put()
+    await Leader(cache, server).advance()
+    async with controlled(cache, server):
+        assert gauge("tenon_rollout_state", state="settled") == 1
+    async with controlled(*cluster()):
+        assert gauge("tenon_rollout_state", state="settled") == 0
+
+
 async def test_a_rollout_gets_a_workflow_that_knows_this_leader_and_hears_of_new_versions() -> None:
     cache, server = cluster()
     server.put()

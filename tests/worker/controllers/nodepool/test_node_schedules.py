@@ -6,12 +6,13 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from prometheus_client import REGISTRY
 
 from activities.kubernetes.resources import NODECLAIMS, NODESCHEDULES
+from activities.provisioning.launch_refusals import LaunchRefusals
 from cli.schedule_view.week import weeks_of
 from tenon.apis import labels
 from tenon.apis.nodeschedule import NodeSchedule
@@ -19,12 +20,16 @@ from tenon.kube.decode import decode_object
 from tenon.kube.timestamps import format_instant
 from tenon.messages.node import Removal
 from tenon.node.leave_text import recorded
+from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.schedule.week import PoolNow
+from tests.activities.provisioning.fake_view import FakeTypes
 from tests.tenon.schedule.schedules import HOURS, NIGHTS, POOL
 from tests.worker.cache.objects import metadata, waiting
 from tests.worker.schedule_world import BERLIN, MINUTE, World, berlin
 from worker.cache.changes import Topic
 from worker.controllers.nodepool import schedules
+from worker.controllers.provisioning.purchase_turns import PurchaseTurns
+from worker.controllers.provisioning.static_nodepool import StaticNodePoolController
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
@@ -102,10 +107,19 @@ async def test_a_nodepool_that_is_off_loses_its_nodes_and_says_why(world: World)
     assert world.server.names(NODECLAIMS) == []
 
 
-async def test_kept_nodes_stay_for_their_time_and_all_stay_while_the_nodepool_is_frozen(world: World) -> None:
+async def test_a_nodepool_that_came_back_while_another_replica_led_is_not_off(world: World) -> None:
+    def off() -> float | None:
+        return REGISTRY.get_sample_value("tenon_nodepools_off", {"nodepool": POOL})
+
     world.put_schedule(HOURS, NIGHTS)
-    await stepped(world, berlin("2026-06-10T18:50"))
-    kept_claim, other_claim = world.server.names(NODECLAIMS)
+    await stepped(world, berlin("2026-06-10T19:00"))
+    assert off() == 1.0
+    await World(berlin("2026-06-10T20:00")).look()
+    assert off() == 0.0
+
+
+async def keep_and_freeze(world: World, kept_claim: str) -> None:
+    """Keep one node until 21:00, and freeze its NodePool until 20:00."""
     until = format_instant(berlin("2026-06-10T21:00"))
     await world.server.patch(NODECLAIMS, kept_claim, {"metadata": {"annotations": {labels.KEEP_UNTIL: until}}})
     freeze = {
@@ -113,12 +127,49 @@ async def test_kept_nodes_stay_for_their_time_and_all_stay_while_the_nodepool_is
         "spec": {"endTime": format_instant(berlin("2026-06-10T20:00"))},
     }
     world.cache.freezes.on_event("release", decode_object(json.dumps(freeze).encode()))
+
+
+async def test_kept_nodes_stay_for_their_time_and_all_stay_while_the_nodepool_is_frozen(world: World) -> None:
+    world.put_schedule(HOURS, NIGHTS)
+    await stepped(world, berlin("2026-06-10T18:50"))
+    kept_claim, other_claim = world.server.names(NODECLAIMS)
+    await keep_and_freeze(world, kept_claim)
     await stepped(world, berlin("2026-06-10T19:59"))
     assert world.server.names(NODECLAIMS) == [kept_claim, other_claim]
     await stepped(world, berlin("2026-06-10T20:59"))
     assert world.server.names(NODECLAIMS) == [kept_claim]
     await stepped(world, berlin("2026-06-10T21:05"))
     assert world.server.names(NODECLAIMS) == []
+
+
+async def test_nodes_of_a_static_nodepool_stay_as_long_and_come_back_when_it_opens(world: World) -> None:
+    world.put_pool(replicas=1)
+    world.put_schedule(HOURS | {"floor": None, "replicas": 3}, NIGHTS, bootTime="5m")
+    static = StaticNodePoolController(
+        cast("Any", world.server),
+        world.cache,
+        world.view,
+        FakeTypes(),
+        PlanPolicy(),
+        PurchaseTurns(world.view),
+        LaunchRefusals(),
+    )
+
+    async def until(clock: str) -> list[str]:
+        while world.cache.instant < berlin(clock):
+            world.cache.instant += MINUTE
+            await static.reconcile(())
+            await world.look()
+        return world.server.names(NODECLAIMS)
+
+    kept_claim, *others = await until("2026-06-10T18:50")
+    assert len(others) == 2
+    await keep_and_freeze(world, kept_claim)
+    assert await until("2026-06-10T19:59") == [kept_claim, *others]
+    assert await until("2026-06-10T20:59") == [kept_claim]
+    assert await until("2026-06-10T21:05") == []
+    assert await until("2026-06-11T08:54") == []
+    assert len(await until("2026-06-11T08:57")) == 3
 
 
 async def test_a_pod_that_waits_at_night_hears_when_its_nodepool_opens_and_gets_its_node_then(world: World) -> None:

@@ -78,6 +78,20 @@ async def test_a_deleted_pool_no_longer_counts_as_held_back() -> None:
         assert measured_breaker("deleted") == 0
 
 
+async def test_what_ended_while_another_replica_led_drops_to_zero() -> None:
+    def limit(name: str, resource: str) -> float | None:
+        return REGISTRY.get_sample_value("karpenter_nodepools_limit", {"resource_type": resource, "nodepool": name})
+
+    refusals = LaunchRefusals(now=lambda: NOW)
+    refusals.update([refused(None, "left", "Unauthorized", "you may not", NOW)])
+    limits = {"limits": {"cpu": "10", "memory": "1Gi"}}
+    async with keeping(pool("left", limits), pool("stays", limits), refusals=refusals):
+        assert (limit("left", "cpu"), limit("stays", "memory"), measured_breaker("left")) == (10.0, 2.0**30, 1)
+    async with keeping(pool("stays", {"limits": {"cpu": "10"}})):
+        assert (limit("left", "cpu"), measured_breaker("left")) == (0.0, 0)
+        assert (limit("stays", "cpu"), limit("stays", "memory")) == (10.0, 0.0)
+
+
 async def test_wsh36_limits_on_costs_and_their_use_are_measured_in_dollars() -> None:
     def sample(kind: str, resource: str, name: str) -> float | None:
         labels_of_series = {"resource_type": f"tenon.sh/{resource}", "nodepool": name}

@@ -19,7 +19,7 @@ from tenon.kube.offerings import OfferingKey
 from tenon.kube.timestamps import format_instant
 from tenon.messages.disruption import PoolSavings
 from tenon.node.launch_breaker import refused
-from tenon.provisioning.capacity_shortage import TriedLaunch
+from tenon.provisioning.capacity_shortage import LASTS, TriedLaunch
 from tenon.resources import Resources
 from tests.tenon.schedule.schedules import NIGHTS, POOL, schedule_body
 from tests.worker.cache.objects import claim, metadata
@@ -122,6 +122,68 @@ async def test_a_pool_in_a_capacity_shortage_says_so_until_a_nodeclaim_launches(
         await asyncio.sleep(MOMENT)
         assert server.condition("short", "CapacityAvailable")["status"] == "True"
         assert refusals.shortage("short") is None
+
+
+def in_a_shortage(name: str, since: datetime) -> dict[str, Any]:
+    """A NodePool that an earlier leader found in a capacity shortage."""
+    times = {"lastTransitionTime": format_instant(since)}
+    scarce = {
+        "type": "CapacityAvailable",
+        "status": "False",
+        "reason": "InsufficientCapacity",
+        "message": "m5",
+        **times,
+    }
+    return {**pool(name), "status": {"conditions": [scarce]}}
+
+
+async def test_a_shortage_that_an_earlier_leader_saw_lasts_until_none_was_refused_for_a_while() -> None:
+    """A new leader knows no refusal of before, and its own come up to a few minutes apart."""
+    now = began = datetime.now(UTC).replace(microsecond=0)
+    refusals = LaunchRefusals(now=lambda: now)
+    async with keeping(in_a_shortage("short", began - timedelta(hours=1)), refusals=refusals) as (
+        cache,
+        server,
+        events,
+    ):
+        refusals.update([])
+        for status, passed in (("False", LASTS), ("Unknown", LASTS + timedelta(seconds=1))):
+            now = began + passed
+            cache.changes.publish(Topic.POOL, "short")
+            await asyncio.sleep(MOMENT)
+            assert server.condition("short", "CapacityAvailable")["status"] == status
+        assert "InsufficientCapacity" not in events.reasons()
+
+
+async def test_a_shortage_that_an_earlier_leader_saw_goes_on_with_one_more_refusal() -> None:
+    now = began = datetime.now(UTC).replace(microsecond=0)
+    refusals = LaunchRefusals(now=lambda: now)
+    since = began - timedelta(hours=1)
+    async with keeping(in_a_shortage("short", since), refusals=refusals) as (cache, server, _):
+        refusals.update([])
+        now = began + LASTS
+        offering = OfferingKey("on-demand", "m5.large", "us-west-2a")
+        refusals.replace_unavailable({offering: Backoff(now + timedelta(minutes=3))})
+        for _ in range(2):
+            refusals.no_capacity([TriedLaunch("short", offering, ("m5.large",))])
+            now += LASTS
+            cache.changes.publish(Topic.POOL, "short")
+            await asyncio.sleep(MOMENT)
+            condition = server.condition("short", "CapacityAvailable")
+            assert (condition["status"], condition["lastTransitionTime"]) == ("False", format_instant(since))
+
+
+async def test_a_nodeclaim_that_launched_between_two_leaders_ends_a_shortage() -> None:
+    began = datetime.now(UTC).replace(microsecond=0)
+    refusals = LaunchRefusals(now=lambda: began)
+    times = {"lastTransitionTime": format_instant(began - timedelta(minutes=1))}
+    launched = {"conditions": [{"type": "Launched", "status": "True", **times}]}
+    names = {"labels": {"karpenter.sh/nodepool": "short"}}
+    bought = claim("short-a", node_name="", meta=names, status=launched)
+    refusals.update([])
+    scarce = in_a_shortage("short", began - timedelta(hours=1))
+    async with keeping(scarce, claims=[bought], refusals=refusals) as (_, server, _events):
+        assert server.condition("short", "CapacityAvailable")["status"] == "True"
 
 
 async def test_wsh01_a_pool_that_is_slowed_down_says_so_until_its_consolidation_pays() -> None:

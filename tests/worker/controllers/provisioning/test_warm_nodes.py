@@ -28,6 +28,7 @@ from tests.activities.node.fake_kube import Clock, FakeKube, Recorder
 from tests.activities.provisioning.fake_view import READY, FakeTypes
 from tests.tenon.apis.case import EC2NODECLASS, NODEPOOL
 from tests.tenon.disruption.clusters import NOW, Cluster, situation
+from tests.tenon.schedule.schedules import schedule_body
 from tests.worker.background import in_background
 from tests.worker.cache.objects import claim, metadata, node, owned_by, running
 from tests.worker.fake_temporal import Cache
@@ -234,6 +235,22 @@ async def test_a_warm_node_on_which_a_pod_stays_becomes_an_ordinary_node(monkeyp
     assert labels.WARM not in warm.body()["metadata"]["annotations"]
     assert not warm.deleted()
     assert [event[2] for event in warm.recorder.events] == ["WarmNodeUsed"]
+
+
+@pytest.mark.usefixtures("no_threads")
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+async def test_a_warm_node_is_not_too_many_because_a_schedule_has_its_nodepool_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The controller of NodeSchedules removes it, unless the NodePool is frozen or the node is kept."""
+    warm = KeptWarm(monkeypatch, "stopped")
+    off = {"from": "00:00", "to": "00:00", "closed": True}
+    body = schedule_body(off, nodePools=["pool"]) | {"metadata": metadata("off")}
+    warm.cache.schedules.on_event("off", decode_object(json.dumps(body).encode()))
+    async with in_background(warm.controller.run()):
+        await asyncio.sleep(60)
+    assert not warm.deleted()
 
 
 STATES = ["filling", "stopped", "starting"]
