@@ -52,7 +52,8 @@ def recorded(scenario: str) -> list[WorkflowHistory]:
 
 
 def replayer(*, guarded: bool = False, tracing: bool = False) -> Replayer:
-    return Replayer(workflows=WORKFLOWS, plugins=[TenonPlugin(guarded=guarded, tracing=tracing)])
+    """A replayer that, on a busy machine, takes no activation of more than two seconds for a deadlock."""
+    return Replayer(workflows=WORKFLOWS, plugins=[TenonPlugin(guarded=guarded, tracing=tracing)], debug_mode=True)
 
 
 def corpus(name: str) -> list[WorkflowHistory]:
