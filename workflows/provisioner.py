@@ -144,7 +144,7 @@ class ProvisionerWorkflow(PlannerCaller):
 
     async def _plan(self, batch: BatchSummary) -> None:
         self._forget()
-        self.batch += 1
+        self.batch = max(self.batch + 1, int(workflow.now().timestamp()))  # a reset run repeats no number either
         plan_input = PlanInput(
             cluster=self.cluster,
             batch=self.batch,

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,8 @@ class LaunchOutcome:
 
     instance: Instance | None
     decided: bool
+    hidden_since: datetime | None = None
+    """When the launch group got its instances, if its fleet has one for the claim that EC2 does not show."""
 
 
 class Instances:
@@ -132,7 +135,8 @@ class Instances:
             (member for member in group_instances if member["InstanceId"] == bought[group.ordinal]), None
         )
         if own_instance is None:
-            return LaunchOutcome(None, decided=False)
+            launched_at = max(member["LaunchTime"] for member in group_instances)
+            return LaunchOutcome(None, decided=False, hidden_since=launched_at)
         own = own_instance["State"]["Name"] in ALIVE and _tags(own_instance).get(labels.TAG_NODECLAIM, claim) == claim
         return LaunchOutcome(self._message(own_instance) if own else None, decided=True)
 

@@ -22,7 +22,7 @@ from activities.ec2.errors import (
     NodeClassNotReadyError,
     NodeClassReadinessUnknownError,
 )
-from activities.ec2.instances import Instances
+from activities.ec2.instances import Instances, LaunchOutcome
 from activities.ec2.launch import Launcher
 from activities.ec2.launch_templates import LaunchTemplates
 from activities.ec2.network import Network
@@ -257,9 +257,9 @@ class Ec2Provider:
         """The living instance that has the claim's tag, or None."""
         return self._instances.by_claim(claim_name)
 
-    def group_instance(self, group: LaunchGroup, claim_name: str) -> Instance | None:
-        """The living instance that a launch group bought for one of its claims, or None."""
-        return self._instances.of_group(group, claim_name).instance
+    def group_outcome(self, group: LaunchGroup, claim_name: str) -> LaunchOutcome:
+        """What a launch group bought for one of its claims."""
+        return self._instances.of_group(group, claim_name)
 
     def describe_instance(self, instance_id: str) -> Instance | None:
         """The instance, or None if EC2 does not know it."""

@@ -197,10 +197,24 @@ async def mark_launched(
     return marked is not None
 
 
-async def mark_launch_failed(kube: Kube, ref: ClaimRef, reason: str, message: str, now: Clock) -> bool:
-    """Record on the claim why it has no instance yet. Return False if the claim is gone."""
+async def mark_launch_failed(
+    kube: Kube, ref: ClaimRef, reason: str, message: str, now: Clock, *, provider_id: str = ""
+) -> bool:
+    """Record on the claim why it has no instance yet. Return False if the claim is gone.
+
+    ``provider_id``: that of an instance which the claim had, and which is gone.
+
+    Raises:
+        AnotherInstanceError: another attempt, perhaps of another worker, has launched the claim. Nothing was written.
+    """
     failed = [ConditionUpdate(LAUNCHED, "Unknown", camel_case(reason) or LAUNCH_FAILED, message)]
-    return await update_conditions(kube, ref, failed, now) is not None
+
+    def unless_launched(claim: Object) -> None:
+        present = (claim.get("status") or {}).get("providerID")
+        if present and present != provider_id:
+            raise AnotherInstanceError(ref.name, present)
+
+    return await update_conditions(kube, ref, failed, now, guard=unless_launched) is not None
 
 
 async def mark_instance_ended(kube: Kube, ref: ClaimRef, reason: str, message: str, now: Clock) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from weakref import WeakKeyDictionary
 
 from temporalio import activity
 
@@ -53,6 +54,8 @@ class LaunchFailures:
         self._now = now
         self._tries = tries or _tries_of_activity
         self._capacity_events = CapacityEvents(kube, recorder)
+        self._counted_for: WeakKeyDictionary[EC2Error, set[str]] = WeakKeyDictionary()
+        """Call without an answer to the NodePools for which it counts. The members of a launch group share one."""
 
     @property
     def is_first_try(self) -> bool:
@@ -60,7 +63,7 @@ class LaunchFailures:
         return self._tries() == 1
 
     def breaker_wait(self, breaker: LaunchBreaker) -> LaunchWait:
-        """Why and until when a launch waits for a breaker."""
+        """Why and until when a launch waits for a breaker. An earlier try of the activity may have sent its request."""
         launches = "instances" if breaker.boots else "such launches"
         lasts = "end while they boot" if breaker.boots else "are refused"
         return LaunchWait(
@@ -68,6 +71,7 @@ class LaunchFailures:
             message=f"{breaker.message} (held back while {launches} of {subject(breaker)} {lasts})",
             has_answer=not breaker.outage,
             breaker_open=True,
+            unsettled=not self.is_first_try,
             not_before=max(breaker.next_probe_at, self._now() + MIN_PAUSE),
         )
 
@@ -87,7 +91,10 @@ class LaunchFailures:
             node_class = claim.class_key if fault else ""
             self._breakers.refused(claim.pool, reason, message, types, node_class=node_class)
         elif not isinstance(error, ThrottledError):
-            self._breakers.unanswered(claim.pool, reason, message)
+            pools = self._counted_for.setdefault(error, set())
+            if claim.pool not in pools:
+                pools.add(claim.pool)
+                self._breakers.unanswered(claim.pool, reason, message)
         if error.retryable and self._tries() < TRIES_IN_PLACE:
             await nodeclaims.mark_launch_failed(self._kube, ref, reason, message, self._now)
             raise error
@@ -143,7 +150,7 @@ class LaunchFailures:
         return PrepareLaunchResult(view=view, reason=reason, message=message)
 
     async def _delete(self, claim: ClaimRecord, ref: ClaimRef, reason: str, message: str) -> None:
-        await nodeclaims.mark_launch_failed(self._kube, ref, reason, message, self._now)
+        await nodeclaims.mark_launch_failed(self._kube, ref, reason, message, self._now, provider_id=claim.provider_id)
         self._breakers.gave_up(claim, reason)
         existed = await nodeclaim_deletion.delete_claim(self._kube, self._recorder, ref, reason, message)
         if existed and Reason.of(reason) is Reason.INSUFFICIENT_CAPACITY:

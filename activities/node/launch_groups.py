@@ -15,9 +15,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 
+from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS
+from activities.node.lost_instances import SHOWS_WITHIN
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.messages.launch import Instance, LaunchGroup
@@ -64,13 +66,16 @@ class LaunchGroups:
                 late = self._now() - created > WRITTEN_WITHIN
                 await self._read(batch, group)
                 if group.id not in self._whole and late:
+                    self.leave(group)  # its last member may be written in this moment, and find the group complete
                     return None
                 if group.id not in self._whole:
                     await self._pause(POLL_SECONDS)
         return group
 
     def leave(self, group: LaunchGroup) -> None:
-        """Record that EC2 refused the group's request. Its members launch alone, and none may send it again."""
+        """Record that the group stayed incomplete, or that EC2 refused its request. Its members launch alone, and none
+        may send that request.
+        """
         _remember(self._former_groups, group.id)
 
     def accepted(self, group: LaunchGroup) -> None:
@@ -88,17 +93,22 @@ class LaunchGroups:
             if not looking.locked():
                 self._looking.pop(batch, None)
 
-    async def is_left(self, claim: ClaimRecord, group: LaunchGroup, *, unsettled: bool = False) -> bool:
+    async def is_left(
+        self, claim: ClaimRecord, group: LaunchGroup, *, unsettled: bool = False, fresh: bool = False
+    ) -> bool:
         """Whether members of the claim's group, which was complete, launch alone: one left, or EC2 refused the group.
 
-        A read of the claims is used for `READ_FOR`. ``unsettled``: the group's request may have bought an instance for
-        each member already, so it may be repeated although members left.
+        A read of the claims is used for `READ_FOR`; if ``fresh``, only by callers that asked before it began.
+        ``unsettled``: the group's request may have bought an instance for each member already, so it may be repeated
+        although members left.
         """
+        asked_at = self._now()
         batch = claim.labels.get(labels.BATCH, "")
         if batch and group.id not in self._former_groups and group.id not in self._accepted:
             async with self._lock(batch):
                 read_at = self._read_at.get(batch)
-                if read_at is None or self._now() - read_at > READ_FOR:
+                oldest = asked_at if fresh else self._now() - READ_FOR
+                if read_at is None or read_at < oldest:
                     await self._read(batch, group)
             if not unsettled and group.id in self._broken.get(batch, ()):
                 _remember(self._former_groups, group.id)
@@ -133,10 +143,18 @@ def in_group(claim: ClaimRecord) -> bool:
     return group_of(claim.annotations) is not None
 
 
-async def living_instance(ec2: Ec2Provider, name: str, claim: ClaimRecord | None) -> Instance | None:
-    """Find the living instance of a NodeClaim without a provider ID, by its tag or its place in the launch group."""
+async def living_instance(ec2: Ec2Provider, name: str, claim: ClaimRecord | None, now: datetime) -> Instance | None:
+    """Find the living instance of a NodeClaim without a provider ID, by its tag or its place in the launch group.
+
+    Raises:
+        EC2Error: the group has just bought it, and EC2 does not show it yet.
+    """
     instance = await asyncio.to_thread(ec2.find_instance, name)
     group = group_of(claim.annotations) if claim is not None else None
     if instance is not None or group is None:
         return instance
-    return await asyncio.to_thread(ec2.group_instance, group, name)
+    outcome = await asyncio.to_thread(ec2.group_outcome, group, name)
+    if outcome.hidden_since is not None and now - outcome.hidden_since < SHOWS_WITHIN:
+        message = f"EC2 does not show the instance yet that launch group {group.id} bought for NodeClaim {name}"
+        raise EC2Error("InvalidInstanceID.NotFound", message, retryable=True)
+    return outcome.instance

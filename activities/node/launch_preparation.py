@@ -165,7 +165,7 @@ class LaunchPreparation:
         young = created is None or began - created < RESUMED_AFTER
         if young and not sent_before:
             return Search()
-        instance = await with_heartbeat(living_instance(self._parts.provider, ref.name, claim))
+        instance = await with_heartbeat(living_instance(self._parts.provider, ref.name, claim, self._parts.now()))
         if instance is not None and not claim.deleting:
             await self._parts.claims.mark(ref, instance, claim)
             self._parts.record.launched(ref, claim, instance)

@@ -48,6 +48,7 @@ SUBNET_FULL = codes.reason_for(scopes.SUBNET_FULL)
 SPOT_ROLE_MISSING = codes.reason_for(scopes.SPOT_ROLE_MISSING)
 CREATE_SPOT_ROLE = "run aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
 GROUP_LEFT = "EC2 refused the launch group, or one of its NodeClaims left: the others launch alone"
+DELETED = "the NodeClaim was deleted before its launch was sent"
 REFUSED_MEANWHILE = "EC2 refused all its offerings to other NodeClaims while its launch waited"
 CHECK_WITHIN = 30.0
 """Seconds for the last check of the NodeClaims of a launch, whose thread waits for it."""
@@ -72,6 +73,7 @@ class LaunchSending:
             self._parts.breakers.leave(launch_input.claim.name)
 
     async def _launch(self, launch_input: LaunchInput) -> LaunchResult:
+        read_at = self._parts.now()
         claim = await nodeclaims.read_claim(self._parts.kube, launch_input.claim)
         if claim is None:
             raise ApplicationError(
@@ -82,8 +84,10 @@ class LaunchSending:
             earlier = await self._parts.lost.search(claim)
             reason = Reason.INSTANCE_GONE if earlier.lost else ""
             return LaunchResult(instance=earlier.instance, reason=reason, message=earlier.lost, waits=earlier.waits)
+        if claim.deleting and not self._may_have_been_sent(launch_input):
+            return await self._parts.failures.unlaunched(claim, launch_input.claim, self._not_sent(DELETED))
         if await self._group_is_left(launch_input, claim):
-            return await self._parts.failures.unlaunched(claim, launch_input.claim, _not_sent(GROUP_LEFT))
+            return await self._parts.failures.unlaunched(claim, launch_input.claim, self._not_sent(GROUP_LEFT))
         type_names = sorted(_instance_types(launch_input.request))
         if breaker := await self._parts.breakers.admit(
             claim.pool, launch_input.claim.name, type_names, node_class=claim.class_key, sends=True
@@ -97,7 +101,7 @@ class LaunchSending:
                 launch_input.claim, claim, result.reason, result.message, attempt=launch_input.attempt
             )
             return await self._parts.failures.unlaunched(claim, launch_input.claim, result)
-        result = await self._send(launch_input, claim)
+        result = await self._send(launch_input, claim, read_at)
         refused, result = result.unavailable, evolve(result, unavailable=[])
         lacks_template = result.instance is None and result.reason == scopes.TEMPLATE_MISSING
         if lacks_template and launch_input.attempt < LAUNCH_ATTEMPTS:  # the next attempt creates it again
@@ -144,13 +148,12 @@ class LaunchSending:
     def _was_refused_meanwhile(self, launch_input: LaunchInput) -> bool:
         """Whether EC2 has refused everything that a request names since it was prepared, so that it need not be sent.
 
-        A launch may have waited for the outcome of others. A request that was sent before, perhaps by another member
-        of its launch group, may have bought an instance, so it is always sent again.
+        A launch may have waited for the outcome of others. A request that was sent before may have bought an instance,
+        so it is always sent again.
         """
         request = launch_input.request
-        sent_before = launch_input.unsettled or not self._parts.failures.is_first_try or request.group is not None
         unavailable = self._parts.breakers.unavailable()
-        if sent_before or not unavailable:
+        if self._may_have_been_sent(launch_input) or not unavailable:
             return False
         rows = [row for template in request.templates for row in template.overrides]
         return bool(rows) and all(
@@ -161,10 +164,13 @@ class LaunchSending:
             for row in rows
         )
 
-    async def _send(self, launch_input: LaunchInput, claim: ClaimRecord) -> LaunchResult:
-        """Send the request and record what EC2 refuses, for other claims and for the provisioner workflow."""
+    async def _send(self, launch_input: LaunchInput, claim: ClaimRecord, read_at: datetime) -> LaunchResult:
+        """Send the request and record what EC2 refuses, for other claims and for the provisioner workflow.
+
+        ``read_at``: before the claim was read.
+        """
         pool, instance_types = claim.pool, _instance_types(launch_input.request)
-        loop, read_at = asyncio.get_running_loop(), self._parts.now()
+        loop = asyncio.get_running_loop()
         context = copy_context()  # that of the activity, which says how often it was tried
 
         def check() -> None:
@@ -179,7 +185,7 @@ class LaunchSending:
             async with self._parts.throttled.shown(launch_input.claim, SENDING):
                 result = await with_heartbeat(loop.run_in_executor(self._parts.senders, carried(send)))
         except last_check.NotWantedError as error:
-            return _not_sent(str(error))
+            return self._not_sent(str(error))
         except EC2Error as error:
             wait = await self._parts.failures.failed(launch_input.claim, claim, error)
             self._parts.record.refused(
@@ -225,23 +231,27 @@ class LaunchSending:
         Raises:
             NotWantedError: the request would buy an instance for a NodeClaim that left.
         """
-        if await self._group_is_left(launch_input, claim):
+        if await self._group_is_left(launch_input, claim, fresh=True):
             raise last_check.NotWantedError(GROUP_LEFT)
-        sent_before = launch_input.unsettled or not self._parts.failures.is_first_try
-        if launch_input.request.group is not None or sent_before or self._parts.now() - read_at <= READ_FOR:
+        if self._may_have_been_sent(launch_input) or self._parts.now() - read_at <= READ_FOR:
             return  # a repeated request finds what it bought, and the claim was read a moment ago
         now = await nodeclaims.read_claim(self._parts.kube, launch_input.claim)
         if now is None or now.deleting:
-            raise last_check.NotWantedError("the NodeClaim was deleted before its launch was sent")
+            raise last_check.NotWantedError(DELETED)
 
-    async def _group_is_left(self, launch_input: LaunchInput, claim: ClaimRecord) -> bool:
-        group = launch_input.request.group
-        return group is not None and await self._parts.groups.is_left(claim, group, unsettled=launch_input.unsettled)
+    async def _group_is_left(self, launch_input: LaunchInput, claim: ClaimRecord, *, fresh: bool = False) -> bool:
+        group, groups = launch_input.request.group, self._parts.groups
+        return group is not None and await groups.is_left(claim, group, unsettled=launch_input.unsettled, fresh=fresh)
 
+    def _may_have_been_sent(self, launch_input: LaunchInput) -> bool:
+        """Whether the request may have been sent before, perhaps by another member of its launch group."""
+        is_first_try = self._parts.failures.is_first_try
+        return launch_input.unsettled or not is_first_try or launch_input.request.group is not None
 
-def _not_sent(why: str) -> LaunchResult:
-    """The result of a launch that EC2 was not asked for."""
-    return LaunchResult(waits=LaunchWait(reason=nodeclaims.LAUNCH_FAILED, message=why))
+    def _not_sent(self, why: str) -> LaunchResult:
+        """The result of an attempt that asked EC2 for nothing. An earlier one may have bought an instance."""
+        unsettled = not self._parts.failures.is_first_try
+        return LaunchResult(waits=LaunchWait(reason=nodeclaims.LAUNCH_FAILED, message=why, unsettled=unsettled))
 
 
 def _instance_types(request: LaunchRequest) -> frozenset[str]:

@@ -304,7 +304,7 @@ class NodeActivities:
         # A workflow that was asked to leave early may not know its instance, and the instance's tags may appear late.
         instance_id = terminate_input.instance_id or (claim.instance_id if claim is not None else "")
         if not instance_id:
-            instance = await with_heartbeat(living_instance(self._ec2, terminate_input.claim.name, claim))
+            instance = await with_heartbeat(living_instance(self._ec2, terminate_input.claim.name, claim, utc_now()))
             if instance is None:
                 settled = terminate_input.search_until is None or utc_now() >= terminate_input.search_until
                 return TerminateResult(

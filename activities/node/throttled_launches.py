@@ -80,7 +80,7 @@ class ThrottledLaunches:
             message = throttled_text(throttling.call, since, now, next_try)
             try:
                 await nodeclaims.mark_launch_failed(self._kube, ref, THROTTLED_REASON, message, self._now)
-            except ApiError as error:
+            except (ApiError, nodeclaims.AnotherInstanceError) as error:
                 log.info(
                     "The worker failed to write on a NodeClaim that EC2 throttles its launch",
                     extra={"nodeclaim": ref.name, "error": str(error)},

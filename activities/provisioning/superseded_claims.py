@@ -15,6 +15,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.event_references import claim_reference
 from activities.kubernetes.events import EventPublisher
+from activities.kubernetes.resources import NODECLAIMS
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.event_reasons import EventReason
 from tenon.messages.node import Removal
@@ -46,8 +47,10 @@ async def delete_superseded(
             f"Its pods get other nodes, because EC2 refuses what EC2NodeClass {claim.node_class} asks for: "
             f"{breaker.reason}: {breaker.message}"
         )
-        await recorder.publish(claim_reference(name, claim.uid), EventReason.LAUNCH_FAILED, message)
         try:
+            if await _was_launched(kube, claim):
+                continue
+            await recorder.publish(claim_reference(name, claim.uid), EventReason.LAUNCH_FAILED, message)
             removal = Removal(reason=breaker.reason, detail=message, actor="controller provisioner")
             await nodeclaim_deletion.note_removal(kube, claim, removal)
             await nodeclaim_deletion.request_deletion(kube, claim)
@@ -61,3 +64,9 @@ async def delete_superseded(
             "A NodeClaim that EC2 refuses is deleted, because its pods have other nodes",
             extra={"nodeclaim": name, "reason": breaker.reason},
         )
+
+
+async def _was_launched(kube: Kube, claim: ClaimRecord) -> bool:
+    """Whether the NodeClaim has an instance, which the cache may not show yet."""
+    present = await kube.get(NODECLAIMS, claim.name)
+    return present is not None and bool(ClaimRecord.of(present).provider_id)

@@ -106,7 +106,7 @@ def test_a_place_stays_the_same_when_other_members_have_ended(
     server.world.book.vanish(names[0])  # as EC2 forgets what ended long ago
     other = Ec2Provider(clients, provider.cluster)
     assert [
-        instance.id if (instance := other.group_instance(request.group, f"ended-{place}")) else ""
+        instance.id if (instance := other.group_outcome(request.group, f"ended-{place}").instance) else ""
         for place, request in enumerate(requests)
         if request.group is not None
     ] == ["", "", *names[2:]]
@@ -121,8 +121,8 @@ def test_an_instance_that_names_another_claim_is_not_taken(
     provider.name_instance(names[0], "named-0", "ip-10-0-0-1")
     place = requests[0].group
     assert place is not None
-    assert provider.group_instance(place, "another") is None
-    mine = provider.group_instance(place, "named-0")
+    assert provider.group_outcome(place, "another").instance is None
+    mine = provider.group_outcome(place, "named-0").instance
     assert mine is not None
     assert mine.id == names[0]
 
@@ -201,6 +201,12 @@ def test_a_member_prepared_differently_learns_that_its_group_got_nothing_for_it(
     waits = other.launch(requests[2].model_copy(update={"templates": [differs]})).waits
     assert waits is not None
     assert (waits.new_token, waits.unsettled) == (False, True), "the fleet has it, and EC2 shows it later"
+    outcomes = [
+        other.group_outcome(request.group, f"mismatch-{place}")
+        for place, request in enumerate(requests)
+        if request.group is not None
+    ]
+    assert [outcome.hidden_since is not None for outcome in outcomes] == [False, False, True, False, False]
     for result in late[3:]:
         assert result.waits is not None
         assert (result.waits.new_token, result.waits.unsettled) == (True, False)

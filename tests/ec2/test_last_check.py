@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -15,6 +16,7 @@ from activities.ec2 import last_check
 from activities.ec2.client import Ec2
 from activities.ec2.provider import Ec2Provider
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
+from activities.node.launch_breakers import FIRST_LAUNCHES
 from activities.node.launching import Launching
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -23,6 +25,7 @@ from tenon.messages.launch import LaunchInput
 from tests.activities.node.fake_kube import stamp
 from tests.activities.node.world import World
 from tests.ec2.test_group_launch import SIZE, fleets, group, launched
+from tests.workflows.waiting import until
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
@@ -138,6 +141,36 @@ async def test_a_group_buys_nothing_if_a_member_leaves_while_its_request_waits(
     assert fleets(server) == 0
 
 
+async def test_a_group_that_may_have_bought_something_keeps_its_token_when_a_member_leaves(
+    provider: Ec2Provider, clients: Ec2, server: Server, ready_class: EC2NodeClass
+) -> None:
+    """A request with a new token could buy a second instance for the NodeClaim."""
+    members = Members(provider, ready_class, "lost-and-left")
+    with during_the_wait(clients, lambda: members.delete(4)):
+        result = await members.launch(0, tries=2)
+    assert (result.instance, fleets(server)) == (None, 0)
+    assert result.waits is not None
+    assert result.waits.unsettled
+    annotations = members.world.kube.objects["nodeclaims", "", members.names[0]]["metadata"]["annotations"]
+    assert labels.LAUNCH_ATTEMPT not in annotations
+
+
+async def test_a_group_buys_nothing_if_another_process_gave_it_up_a_moment_ago(
+    provider: Ec2Provider, clients: Ec2, server: Server, ready_class: EC2NodeClass
+) -> None:
+    """The NodeClaim that launches alone would have two instances."""
+    members = Members(provider, ready_class, "given-up")
+
+    def gives_up() -> None:
+        members.world.clock.instant += timedelta(seconds=0.1)
+        metadata = members.world.kube.objects["nodeclaims", "", members.names[4]]["metadata"]
+        metadata["annotations"][labels.LAUNCH_ATTEMPT] = "1"
+
+    with during_the_wait(clients, gives_up):
+        result = await members.launch(0)
+    assert (result.instance, fleets(server)) == (None, 0)
+
+
 async def test_nothing_is_bought_for_a_nodeclaim_that_is_deleted_while_its_request_waits(
     provider: Ec2Provider, clients: Ec2, server: Server, ready_class: EC2NodeClass
 ) -> None:
@@ -147,6 +180,42 @@ async def test_nothing_is_bought_for_a_nodeclaim_that_is_deleted_while_its_reque
     assert (result.instance, fleets(server)) == (None, 0)
     assert result.waits is not None
     assert "deleted before its launch was sent" in result.waits.message
+
+
+async def test_nothing_is_bought_for_a_nodeclaim_that_is_deleted_when_its_launch_begins(
+    provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
+) -> None:
+    members = Members(provider, ready_class, "deleted-before")
+    members.delete(0)
+    result = await members.launch(0, alone=True)
+    assert (result.instance, fleets(server)) == (None, 0)
+    assert result.waits is not None
+    assert "deleted before its launch was sent" in result.waits.message
+
+
+async def test_nothing_is_bought_for_a_nodeclaim_that_is_deleted_while_a_breaker_lets_it_wait(
+    provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
+) -> None:
+    """A launch waits up to ten seconds for the outcome of the launches ahead of it."""
+    members = Members(provider, ready_class, "deleted-in-line")
+    breakers = members.process.parts.breakers
+    for ahead in range(FIRST_LAUNCHES):
+        assert await breakers.admit("web", f"ahead-{ahead}", sends=True) is None
+    launch = asyncio.create_task(members.launch(0, alone=True))
+    await until(reads(members.world))
+    members.delete(0)
+    breakers.leave("ahead-0")
+    result = await launch
+    assert (result.instance, fleets(server)) == (None, 0)
+
+
+def reads(world: World) -> Callable[[], Awaitable[bool]]:
+    """Return whether a NodeClaim was read."""
+
+    async def was_read() -> bool:
+        return any(plural == "nodeclaims" for plural, _ in world.kube.gets)
+
+    return was_read
 
 
 async def test_a_launch_that_may_have_bought_something_is_repeated_for_a_nodeclaim_that_is_deleted(

@@ -77,25 +77,25 @@ class Planning:
 
 @asynccontextmanager
 async def provisioner(
-    temporal: WorkflowEnvironment, cluster: str, planning: Planning
+    temporal: WorkflowEnvironment, cluster: str, planning: Planning, batch: int = 0
 ) -> AsyncIterator[WorkflowHandle[ProvisionerWorkflow, None]]:
-    """The workflow at work, and the two queues served; it is terminated in the end."""
+    """The workflow at work, and the two queues served; it is terminated in the end. ``batch``: the last one before."""
     queue = names.task_queue(cluster)
     plan = Worker(
         temporal.client, task_queue=names.plan_queue(cluster), activities=[planning.await_batch, planning.plan]
     )
     with temporal.with_time_skipping_disabled():
         async with Worker(temporal.client, task_queue=queue, workflows=[ProvisionerWorkflow]), plan:
-            await begin(temporal, cluster)
+            await begin(temporal, cluster, batch)
             handle = temporal.client.get_workflow_handle_for(ProvisionerWorkflow.run, names.provisioner_id(cluster))
             yield handle
             await handle.terminate()
 
 
-async def begin(temporal: WorkflowEnvironment, cluster: str) -> None:
+async def begin(temporal: WorkflowEnvironment, cluster: str, batch: int = 0) -> None:
     await temporal.client.start_workflow(
         ProvisionerWorkflow.run,
-        ProvisionerInput(cluster=cluster),
+        ProvisionerInput(cluster=cluster, batch=batch),
         id=names.provisioner_id(cluster),
         task_queue=names.task_queue(cluster),
     )

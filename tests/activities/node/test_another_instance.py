@@ -12,7 +12,7 @@ from activities.kubernetes.nodeclaims import AnotherInstanceError
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
 from activities.node.launch_breakers import LaunchBreakers
 from activities.node.launching import Launching
-from tenon.messages.launch import LaunchInput, LaunchRequest, LaunchResult
+from tenon.messages.launch import LaunchInput, LaunchRequest, LaunchResult, LaunchWait
 from tests.activities.node.fake_kube import stamp
 from tests.activities.node.seller import Seller, node_class
 from tests.activities.node.world import PROVIDER_ID, REF, World, claim
@@ -94,6 +94,45 @@ async def test_ops04_a_surplus_instance_that_cannot_be_terminated_now_is_left_to
     (event,) = [message for _, _, reason, message in place.recorder.events if reason == "SurplusInstance"]
     assert "Karpenter leads" in event
     assert "next sweep" in event
+
+
+class Refusing(Slow):
+    """While CreateFleet waits for its answer, another attempt launches the claim. This one then has no instance."""
+
+    def __init__(self, world: World, answer: LaunchResult | EC2Error) -> None:
+        super().__init__(world, PROVIDER_ID)
+        self.answer: LaunchResult | EC2Error | None = answer
+
+    def launch(self, request: LaunchRequest) -> LaunchResult:
+        result = super().launch(request)
+        if isinstance(self.answer, EC2Error):
+            raise self.answer
+        return self.answer or result
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        LaunchResult(reason="InsufficientCapacity", message="there is none"),
+        LaunchResult(waits=LaunchWait(reason="Unauthorized", message="you may not")),
+        EC2Error("ConnectionError", "CreateFleet: no answer", retryable=True),
+    ],
+    ids=["refused for good", "refused", "no answer"],
+)
+async def test_a_failed_attempt_neither_deletes_nor_marks_a_claim_that_another_one_launched(
+    answer: LaunchResult | EC2Error,
+) -> None:
+    """A worker whose heartbeats got lost goes on while another one has the next attempt."""
+    place = world()
+    ec2 = Refusing(place, answer)
+    with pytest.raises(AnotherInstanceError):
+        await launching(place, ec2).launch(LaunchInput(claim=REF, request=REQUEST))
+    assert "deletionTimestamp" not in place.claim["metadata"]
+    assert "conditions" not in place.claim["status"]
+    assert place.recorder.events == []
+    again = await launching(place, ec2).launch(LaunchInput(claim=REF, request=REQUEST))
+    assert again.instance is not None
+    assert again.instance.id == "i-1"
 
 
 async def test_ops04_a_launch_that_a_stand_by_stops_says_nothing_about_the_nodepool() -> None:

@@ -8,8 +8,11 @@ from typing import Any, cast
 
 import pytest
 
+from activities.ec2.errors import EC2Error
+from activities.ec2.instances import LaunchOutcome
 from activities.kubernetes.resources import NODECLAIMS, Resource
 from activities.node.launch_groups import READ_FOR, LaunchGroups, living_instance
+from activities.node.lost_instances import SHOWS_WITHIN
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.messages.launch import Instance, LaunchGroup
@@ -60,6 +63,17 @@ async def test_a_group_that_stays_incomplete_is_none() -> None:
         await LaunchGroups(cast("Any", Listed(member(0))), clock, clock.sleep).wait_complete(ClaimRecord.of(member(0)))
         is None
     )
+
+
+async def test_a_group_that_one_member_gave_up_is_left_although_it_is_complete_a_moment_later() -> None:
+    """That member launches alone, and a request for the group would buy a second instance for it."""
+    kube, clock = Listed(member(0), member(1)), Clock()
+    groups = LaunchGroups(cast("Any", kube), clock, clock.sleep)
+    assert await groups.wait_complete(ClaimRecord.of(member(0))) is None
+    kube.claims.append(member(2))
+    claim = ClaimRecord.of(member(2))
+    group = await groups.wait_complete(claim)
+    assert group is None or await groups.is_left(claim, group)
 
 
 async def test_a_claim_without_group_asks_nothing() -> None:
@@ -168,17 +182,29 @@ INSTANCE = Instance(
 
 
 class Ec2:
-    """An EC2 where the instance of a group carries no claim's tag yet."""
+    """An EC2 where the instance of a group carries no claim's tag yet, and that of another member is not shown yet."""
 
     def find_instance(self, claim_name: str) -> Instance | None:
         return None
 
-    def group_instance(self, group: LaunchGroup, claim_name: str) -> Instance | None:
-        return INSTANCE if (group.id, group.ordinal, claim_name) == ("7-0", 1, "web-1") else None
+    def group_outcome(self, group: LaunchGroup, claim_name: str) -> LaunchOutcome:
+        if (group.id, group.ordinal, claim_name) == ("7-0", 2, "web-2"):
+            return LaunchOutcome(None, decided=False, hidden_since=START)
+        mine = (group.id, group.ordinal, claim_name) == ("7-0", 1, "web-1")
+        return LaunchOutcome(INSTANCE if mine else None, decided=mine)
 
 
 async def test_a_claim_that_leaves_before_the_answer_finds_its_instance_by_its_place() -> None:
     ec2 = cast("Any", Ec2())
-    assert await living_instance(ec2, "web-1", ClaimRecord.of(member(1))) == INSTANCE
-    assert await living_instance(ec2, "web-2", ClaimRecord.of(member(2))) is None
-    assert await living_instance(ec2, "web-1", None) is None
+    assert await living_instance(ec2, "web-1", ClaimRecord.of(member(1)), START) == INSTANCE
+    assert await living_instance(ec2, "web-0", ClaimRecord.of(member(0)), START) is None
+    assert await living_instance(ec2, "web-1", None, START) is None
+
+
+async def test_a_claim_waits_for_an_instance_that_its_group_bought_and_ec2_does_not_show_yet() -> None:
+    """It would buy a second one, or leave without the first. EC2 forgets an instance that ended long ago."""
+    ec2, claim = cast("Any", Ec2()), ClaimRecord.of(member(2))
+    with pytest.raises(EC2Error, match="does not show") as failure:
+        await living_instance(ec2, "web-2", claim, START + SHOWS_WITHIN - timedelta(seconds=1))
+    assert failure.value.retryable
+    assert await living_instance(ec2, "web-2", claim, START + SHOWS_WITHIN) is None

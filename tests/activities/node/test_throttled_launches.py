@@ -72,6 +72,14 @@ async def test_aws048_a_claim_is_written_once_a_minute_while_its_launch_is_throt
     assert await shown_for(world, 170, lambda _: Throttling("CreateFleet", 4.0, 8.0)) == 3
 
 
+async def test_a_claim_that_another_attempt_launched_does_not_say_that_its_launch_waits() -> None:
+    """A worker whose heartbeats got lost may still wait for EC2."""
+    world = World()
+    world.kube.add(NODECLAIMS, claim())
+    assert await shown_for(world, 70, lambda _: Throttling("CreateFleet", 4.0, 8.0)) == 0
+    assert world.status_of("Launched")[0] == "True"
+
+
 async def test_a_launch_that_is_slow_for_another_reason_writes_nothing() -> None:
     names: list[Collection[str]] = []
 

@@ -124,6 +124,16 @@ async def test_a_nodeclaim_that_was_launched_while_the_plan_was_made_stays() -> 
     assert "waits" in at.kube.objects
 
 
+async def test_a_nodeclaim_that_was_launched_before_the_cache_shows_it_stays() -> None:
+    at = waiting("a")
+    at.kube.objects["waits"]["status"] = {"providerID": "aws:///us-west-2a/i-1"}
+    await delete_superseded(
+        cast("Any", at.kube), at.recorder, at.view, {"waits": (at.view.claims["waits"], of_class())}, placed={"uid-a"}
+    )
+    assert "waits" in at.kube.objects
+    assert at.recorder.events == []
+
+
 async def test_a_nodeclaim_that_was_made_after_the_refusal_keeps_its_pods() -> None:
     """It is the probe that shows whether the class is mended."""
     at = waiting("a", creationTimestamp=stamp(START + timedelta(seconds=1)))
