@@ -1,4 +1,4 @@
-"""Creates the Typer application of each command, so that all commands print help and errors alike.
+"""Creates the Typer application of each command, so that all commands take arguments and print help and errors alike.
 
 Help is plain text and complete. Typer's frames truncate long flags, and leave out defaults in square brackets.
 """
@@ -8,9 +8,26 @@ from __future__ import annotations
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 HELP_FLAGS = ("-h", "--help")
+
+
+class Command(TyperCommand):
+    """A command that takes no empty argument: ``"$POOL"`` of a variable that is not set would mean all NodePools."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments, and refuse an empty one."""
+        rest = super().parse_args(ctx, args)
+        for parameter in self.params:
+            name = parameter.name or ""
+            source = ctx.get_parameter_source(name)
+            if not isinstance(parameter, TyperArgument) or source is None or source.name != "COMMANDLINE":
+                continue
+            value = ctx.params.get(name)
+            if not ctx.resilient_parsing and "" in (value if isinstance(value, list | tuple) else [value]):
+                raise typer.BadParameter("it is empty.", ctx=ctx, param=parameter)
+        return rest
 
 
 class Group(TyperGroup):
@@ -33,9 +50,17 @@ def examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
+class App(typer.Typer):
+    """An application of which each command is a `Command`, unless it names another class."""
+
+    def command(self, name: str | None = None, **options: Any) -> Any:
+        """Register a command. ``options`` are those of `typer.Typer.command`."""
+        return super().command(name, **{"cls": Command, **options})
+
+
 def create_app(*, cls: type[Group] = Group, **options: Any) -> typer.Typer:
     """Return an application with plain help and ordinary tracebacks. ``options`` are those of `typer.Typer`."""
-    return typer.Typer(
+    return App(
         cls=cls,
         pretty_exceptions_enable=False,
         add_completion=False,

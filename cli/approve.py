@@ -15,7 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from cli.actor import user_of_command
 from cli.application import create_app, examples
 from cli.context import ContextError
-from cli.nodes.requests import ANSWERED_WITHIN, asked_reason
+from cli.nodes.requests import ANSWERED_WITHIN, COMMAND_TIMELINE, asked_reason
 from cli.nodes.workflows import NodeError, connected, refused, run
 from cli.options import Cluster, Ticket
 from tenon.messages.command_approval import Refusal
@@ -71,7 +71,7 @@ def approve(ids: Ids, by: By = "", reason: Why = None, ticket: Ticket = "", clus
 
     A command that does not hold any more, such as after a pod came to its nodes, ends without touching anything.
     """
-    why = asked_reason(reason)
+    why = asked_reason(reason, COMMAND_TIMELINE)
 
     def operator(name: str) -> Operator:
         return Operator(by=by or name, reason=why, ticket=ticket)

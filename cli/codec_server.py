@@ -7,6 +7,8 @@ machine, and answers only pages of the named UI.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -50,7 +52,20 @@ def codec_server(
     except PayloadCodecError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from None
-    web.run_app(application(codec, ui), host=host, port=port, access_log=None)
+    if not _is_origin(ui):
+        raise typer.BadParameter(f"{ui!r} is not an origin, such as https://temporal.example.com", param_hint="--ui")
+    try:
+        web.run_app(application(codec, ui), host=host, port=port, access_log=None)
+    except (OSError, UnicodeError) as error:
+        number = getattr(error, "errno", None) or 0  # negative if the host is unknown
+        why = os.strerror(number) if number > 0 else getattr(error, "strerror", None) or error
+        typer.echo(f"error: {host} port {port} cannot be used ({why}): correct --host or --port.", err=True)
+        raise typer.Exit(2) from None
+
+
+def _is_origin(address: str) -> bool:
+    """Whether the address has the form of what browsers send as the origin of a page, but for slashes at its end."""
+    return re.fullmatch(r"https?://[^\s/?#@]+/*", address) is not None
 
 
 def application(codec: PayloadCodec, ui: str) -> web.Application:

@@ -34,6 +34,8 @@ MOST_RUNNING = 100
 """How many commands under way a view that is read again and again has."""
 QUERY_TIMEOUT = timedelta(seconds=5)
 NOT_ANSWERED = "no worker says what it waits for"
+UNREADABLE = (PayloadCodecError, ValueError)
+"""What reading a payload raises that is encrypted, in a shell without the key, or of another version."""
 
 
 def commands_query(cluster: str, *, running: bool) -> str:
@@ -102,9 +104,7 @@ async def read_command(
     if execution.status is WorkflowExecutionStatus.RUNNING:
         progress = await _progress(handle)
     elif execution.status is WorkflowExecutionStatus.COMPLETED:
-        result = await client.get_workflow_handle(
-            execution.id, run_id=execution.run_id, result_type=DisruptResult
-        ).result(follow_runs=False)
+        result = await _result(client, execution)
     step = progress.timeline[-1].replace("`", "") if progress.timeline else ""
     if result is not None:
         step = outcome(result)
@@ -150,13 +150,26 @@ def _reached(command: DisruptionCommand, result: DisruptResult) -> float | None:
     return None if result.accepted or result.leaving else 0.0
 
 
+async def _result(client: Client, execution: WorkflowExecution) -> DisruptResult | None:
+    """The result of a command; None if it cannot be read."""
+    handle = client.get_workflow_handle(execution.id, run_id=execution.run_id, result_type=DisruptResult)
+    try:
+        result: DisruptResult = await handle.result(follow_runs=False)
+    except UNREADABLE:
+        return None
+    return result
+
+
 async def input_of(handle: WorkflowHandle[Any, Any]) -> DisruptInput | None:
-    """The input of a run, from its first event: it is there without a worker."""
+    """The input of a run, from its first event: it is there without a worker. None if it cannot be read."""
     async for event in handle.fetch_history_events(page_size=1):
         if event.event_type != EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
             return None
         payloads = event.workflow_execution_started_event_attributes.input.payloads
-        (begin,) = await handle._client.data_converter.decode(payloads, [DisruptInput])
+        try:
+            (begin,) = await handle._client.data_converter.decode(payloads, [DisruptInput])
+        except UNREADABLE:
+            return None
         return begin if isinstance(begin, DisruptInput) else None
     return None
 
@@ -164,7 +177,7 @@ async def input_of(handle: WorkflowHandle[Any, Any]) -> DisruptInput | None:
 async def _progress(handle: WorkflowHandle[Any, Any]) -> CommandProgress:
     try:
         answer: CommandProgress = await handle.query(DisruptionCommandWorkflow.progress, rpc_timeout=QUERY_TIMEOUT)
-    except (WorkflowQueryFailedError, RPCError):
+    except (WorkflowQueryFailedError, RPCError, *UNREADABLE):
         return CommandProgress(waits=NOT_ANSWERED)
     return answer
 
@@ -233,9 +246,6 @@ class RunningCommands:
 
     async def _input(self, client: Client, execution: WorkflowExecution) -> DisruptInput | None:
         if execution.run_id not in self._inputs:
-            try:
-                begin = await input_of(client.get_workflow_handle(execution.id, run_id=execution.run_id))
-            except (PayloadCodecError, ValueError):  # encrypted, and this shell has no key, or of another version
-                begin = None
-            self._inputs[execution.run_id] = begin
+            handle = client.get_workflow_handle(execution.id, run_id=execution.run_id)
+            self._inputs[execution.run_id] = await input_of(handle)
         return self._inputs[execution.run_id]

@@ -19,6 +19,10 @@ COMMANDS = {
         "Approve commands that wait for it: each is validated again, and its nodes leave within the budgets.",
         extra="worker",
     ),
+    "catalog": CommandModule(
+        "Print the instance types and prices of a region, for the option --catalog of commands that plan.",
+        extra="worker",
+    ),
     "codec-server": CommandModule("Decrypt payloads for Temporal's UI, until Ctrl-C.", extra="worker"),
     "completion": CommandModule(
         "Print a script that completes commands, options and names of objects in bash, zsh or fish."

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.text import Text
 
 UNLIMITED = 100_000
+_CONTROL = dict.fromkeys((*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0)))
 
 
-class _File(Console):
+class TextConsole(Console):
+    """Prints no control characters of texts: those of other people, such as reasons, must not steer a terminal."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments that are printed."""
+        for segment in super().render(renderable, options):
+            text = segment.text if segment.control else printable(segment.text)
+            yield segment if text == segment.text else Segment(text, segment.style)
+
+
+def printable(text: str) -> str:
+    """Return the text without control characters, but for newlines and tabs."""
+    return text.translate(_CONTROL)
+
+
+class _File(TextConsole):
     """Truncates and wraps nothing, and leaves out the spaces at the end of a line."""
 
     def __init__(self) -> None:
@@ -31,5 +49,5 @@ def indented(text: str | Text) -> Padding:
 
 def output_console() -> Console:
     """Return the console for standard output."""
-    console = Console(emoji=False)  # nothing that Tenon prints is one, and their list takes long to load
+    console = TextConsole(emoji=False)  # nothing that Tenon prints is one, and their list takes long to load
     return console if console.is_terminal else _File()

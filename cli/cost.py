@@ -20,7 +20,7 @@ from cli.application import create_app, examples
 from cli.console import output_console
 from cli.context import ContextError, resolve, worker_of_sandbox
 from cli.cost_view.reading import CostReading
-from cli.cost_view.report import CostReport, row_documents, to_document
+from cli.cost_view.report import CostReport, fields_of_rows, row_documents, to_document
 from cli.cost_view.table import lines_below, table
 from cli.cost_view.window import CostError, read_window
 from cli.record_source import RecordError, RecordOption, chosen_record, open_record
@@ -34,7 +34,7 @@ app = create_app()
     epilog=examples(
         "tenon cost --by workload",
         "tenon cost --by label:team --since 7d -o wide",
-        "tenon cost --since 30d --export focus.csv",
+        "tenon cost --since 30d --export focus.csv --billing-account 123456789012",
     )
 )
 def cost(
@@ -113,7 +113,9 @@ def _print(report: CostReport, output: str) -> None:
         print(json.dumps(to_document(report), indent=2))
         return
     if output == "csv":
-        print(to_csv(row_documents(report)), end="")
+        print(to_csv(row_documents(report), fields_of_rows(report)), end="")
+        for note in report.notes:
+            print(f"{note}.", file=sys.stderr)
         return
     console = output_console()
     width = console.width if console.is_terminal else None

@@ -25,9 +25,9 @@ from cli.application import create_app, examples
 from cli.command_reading import CONCURRENCY, CommandView, commands_query, outcome, read_command
 from cli.console import output_console
 from cli.context import ContextError
-from cli.fleet_view.reading import FleetError, read_once
-from cli.nodes.requests import asked_reason
-from cli.nodes.workflows import NodeError, connected, refused, run
+from cli.fleet_view.reading import FleetError, read_kubernetes
+from cli.nodes.requests import COMMAND_TIMELINE, asked_reason
+from cli.nodes.workflows import NodeError, connected, neither_answers, refused, run
 from cli.options import Cluster, Output
 from tenon.fleet.document import Fleet
 from tenon.kube.timestamps import format_instant
@@ -82,7 +82,7 @@ def cancel(
     cluster: Cluster = None,
 ) -> None:
     """Cancel a command: after its current step it is undone, unless its nodes leave already."""
-    print(run(_cancel(ident, asked_reason(reason), cluster)))
+    print(run(_cancel(ident, asked_reason(reason, COMMAND_TIMELINE), cluster)))
 
 
 async def _cancel(ident: str, reason: str, cluster: str | None) -> str:
@@ -114,7 +114,7 @@ async def _read(cluster: str | None, ended: int) -> list[CommandView]:
     """Return the commands under way, the oldest first, and then so many ended ones, the newest first.
 
     Raises:
-        TemporalError, FleetError, ApiError, ConfigError: neither Temporal nor Kubernetes answers.
+        NodeError: neither Temporal nor Kubernetes answers.
     """
     fleet = await _fleet()
     nodes = {row.claim: row.name for row in fleet.rows if row.claim} if isinstance(fleet, Fleet) else {}
@@ -125,20 +125,23 @@ async def _read(cluster: str | None, ended: int) -> list[CommandView]:
         if ended:
             over = client.list_workflows(commands_query(context.cluster, running=False), limit=ended)
             executions += [execution async for execution in over]
-    except (TemporalError, ContextError) as error:
+        return await bounded(executions, CONCURRENCY, lambda execution: read_command(client, execution, nodes))
+    except (TemporalError, ContextError, RPCError) as error:
         if not isinstance(fleet, Fleet):
-            raise
-        print(f"From NodeClaims alone, without steps and ended commands: {error}", file=sys.stderr)
+            raise neither_answers(fleet, error) from None
+        why = refused(error) if isinstance(error, RPCError) else error
+        print(f"From NodeClaims alone, without steps and ended commands: {why}", file=sys.stderr)
+        for note in fleet.notes:
+            print(f"{note}.", file=sys.stderr)
         return [_of_claims(command) for command in fleet.commands]
-    return await bounded(executions, CONCURRENCY, lambda execution: read_command(client, execution, nodes))
 
 
-async def _fleet() -> Fleet | None:
-    """The nodes, for their names; None if the API server does not answer."""
+async def _fleet() -> Fleet | FleetError | ApiError | ConfigError:
+    """The nodes, for their names; why there are none if the API server does not answer."""
     try:
-        return await read_once(None, ask_aws=False)
-    except (FleetError, ApiError, ConfigError):
-        return None
+        return await read_kubernetes()
+    except (FleetError, ApiError, ConfigError) as error:
+        return error
 
 
 def _of_claims(command: Any) -> CommandView:

@@ -30,7 +30,7 @@ from cli.diagnosis.kubernetes import check_kubernetes
 from cli.diagnosis.table import findings_table
 from cli.diagnosis.temporal import check_temporal, check_worker_versions
 from cli.options import Output
-from cli.setting_flags import FAULTS, SettingsCommand, with_setting_flags
+from cli.setting_flags import FAULTS, SettingsCommand, refuse, with_setting_flags
 from cli.simulating.progress import show_progress
 from cli.switching import before_migrating
 from cli.switching.command import KarpenterName
@@ -73,9 +73,11 @@ def doctor(
 
     Run it where the worker runs: kubectl -n tenon exec deployment/tenon -- tenon doctor. If no cluster is named, it
     checks the sandbox running in this folder. It takes every flag of `tenon worker`, whose settings it then checks. The
-    exit status is 1 if there is a fault.
+    exit status is 1 if there is a fault, and 2 if --before-migrating cannot read the cluster.
     """
     if is_before_migrating:
+        if ctx.meta[FAULTS]:
+            raise refuse("\n".join(ctx.meta[FAULTS]))
         _show_migration(kubeconfig, karpenter, output)
         return
     if "cluster_name" not in flags and not os.environ.get("CLUSTER_NAME") and (sandbox := worker_of_sandbox()):
@@ -97,8 +99,7 @@ def _show_migration(kubeconfig: str | None, karpenter: str | None, output: str) 
         with show_progress("Looking at the objects ..."):
             result = asyncio.run(_look(kubeconfig, karpenter))
     except (ApiError, ConfigError) as error:
-        print(error, file=sys.stderr)
-        raise typer.Exit(1) from None
+        raise refuse(str(error)) from None
     if output == "json":
         print(before_migrating.as_json(result))
     else:
@@ -137,7 +138,7 @@ async def _examine(flags: dict[str, object], flag_faults: list[str], kubeconfig:
         roles: list[str] = []
         follows_scores = False
         if kube is not None:
-            findings += await check_kubernetes(kube, now)
+            findings += await check_kubernetes(kube, now, settings)
             roles, follows_scores = await _roles(kube), await _follows_scores(kube)
         if settings is not None:
             findings += await _check_aws(settings, roles, follows_scores=follows_scores)

@@ -17,9 +17,11 @@ from cli.node_groups.group import GroupError, ScalingGroup
 from cli.node_groups.nodes import read_nodes, read_waiting
 from cli.node_groups.passes import GroupDrain
 from cli.node_groups.preconditions import DrainError, check, count_unjoined, warn
+from cli.options import Lease
 from cli.switching.leases import LeaseWatch
 from tenon.migration.group_draining import AtOnceError, moves, number_at_once
 from tenon.sentences import counted
+from worker.runtime.election.lease import LEASE_NAME
 from worker.settings import parse_duration
 
 app = create_app()
@@ -40,6 +42,7 @@ class Options:
     timeout: float
     dry_run: bool
     yes: bool
+    lease: str
 
 
 @app.command(
@@ -65,6 +68,7 @@ def drain_node_group(
     ] = "15m",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would happen, and change nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    lease: Lease = LEASE_NAME,
 ) -> None:
     """Move the pods of a node group to nodes of Tenon, a few nodes at a time, and make the group smaller.
 
@@ -74,7 +78,7 @@ def drain_node_group(
     """
     try:
         options = Options(
-            group, cluster, region, remain, at_once, parse_duration(timeout).total_seconds(), dry_run, yes
+            group, cluster, region, remain, at_once, parse_duration(timeout).total_seconds(), dry_run, yes, lease
         )
         status = asyncio.run(_drain(options))
     except (DrainError, GroupError, AtOnceError, ApiError, ConfigError, ValueError) as error:
@@ -90,7 +94,7 @@ async def _drain(options: Options) -> int:
         group = await asyncio.to_thread(ScalingGroup.of, options.group, options.cluster, options.region)
         nodes = await read_nodes(kube, group.instances)
         at_once = number_at_once(options.at_once, len(nodes))
-        leases = LeaseWatch(kube)
+        leases = LeaseWatch(kube, options.lease)
         await check(kube, leases, nodes, options.remain)
         unjoined = count_unjoined(group, nodes)
         first = moves([item.node for item in nodes], remain=options.remain, at_once=at_once)

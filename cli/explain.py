@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -14,11 +15,11 @@ from activities.clock import utc_now
 from cli.application import create_app, examples
 from cli.console import indented, output_console
 from cli.name_completion import node_names, pod_names, pool_names
-from cli.options import Output
+from cli.options import Catalog, Output
 from cli.simulating.progress import show_progress
 from cli.simulating.simulation import InputError, Simulation, SimulationInput, simulated, simulation_of, stop_at_faults
 from cli.simulating.table import show_node
-from cli.waiting_groups import groups_of
+from cli.waiting_groups import groups_of, require_causes
 from tenon.kube.pod_disruption_budgets import selecting
 from tenon.kube.records import PodRecord
 from tenon.kube.timestamps import format_instant
@@ -43,9 +44,6 @@ Filenames = Annotated[
         metavar="FILE",
         help="A manifest file or a folder of manifests to read instead of the cluster.",
     ),
-]
-Catalog = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Instance types to use instead of the built-in ones.")
 ]
 Now = Annotated[
     str | None,
@@ -103,7 +101,9 @@ def pod(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="A pod, also as NAMESPACE/NAME.", autocompletion=pod_names)
     ],
-    namespace: Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="Its namespace.")] = "default",
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Its namespace. Default: default.")
+    ] = None,
     filename: Filenames = None,
     catalog: Catalog = None,
     output: Output = "table",
@@ -111,13 +111,16 @@ def pod(
     setting: Setting = None,
 ) -> None:
     """Show why a pod waits for a node, with what each NodePool lacks, or why it is on its node."""
-    key = name if "/" in name else f"{namespace}/{name}"
+    key = name if "/" in name else f"{namespace or 'default'}/{name}"
+    if namespace and not key.startswith(f"{namespace}/"):
+        print(f"{name} names a namespace, and --namespace another: {namespace}.", file=sys.stderr)
+        raise typer.Exit(2)
     with stop_at_faults(), show_progress("Reading and planning ..."):
         simulation = simulation_of(_scope(filename, catalog, now, setting, disruption=False))
         record = simulation.cache.pods.get(key)
         if record is None:
             raise InputError([ManifestError(Source(key), "is no pod of the cluster or of the input")])
-    sentences = _of_placed(simulation, record) if record.node_name else _of_waiting(simulation, record)
+        sentences = _of_placed(simulation, record) if record.node_name else _of_waiting(simulation, record)
     if output == "json":
         print(json.dumps({"pod": key, "node": record.node_name, "why": sentences}, indent=2))
     else:
@@ -136,6 +139,7 @@ def _of_placed(simulation: Simulation, record: PodRecord) -> list[str]:
 
 def _of_waiting(simulation: Simulation, record: PodRecord) -> list[str]:
     groups = [group for group in groups_of(simulation) if record.key in group.pods]
+    require_causes(simulation, groups)
     sentences = [waiting_text(group.waits_for, group.why) for group in groups]
     if not sentences:
         sentences = [f"It has no node and waits for none (phase {record.phase or 'unknown'})"]
@@ -171,6 +175,9 @@ def nodepool(
             plan=simulation.document,
             schedules_ask=view.schedules.now(),
         )
+        if simulation.not_known:
+            of_types = {"Buys": [f"It is not known: {simulation.not_known}"], "Cheapest": [], "Consolidation": []}
+            facts = replace(facts, sections={**facts.sections, **of_types})
     if output == "json":
         print(json.dumps(facts_document(facts) | {"notes": list(simulation.notes)}, indent=2))
         return

@@ -8,9 +8,10 @@ otherwise continue when a worker starts again, and removes Tenon's own labels, a
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Callable
-from typing import Annotated
+from functools import partial
 
 import typer
 from temporalio.service import RPCError
@@ -18,8 +19,9 @@ from temporalio.service import RPCError
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
 from cli.application import create_app, examples
+from cli.confirmation import confirm_beginning
 from cli.context import ContextError, resolve
-from cli.options import Cluster, Output
+from cli.options import Cluster, Lease, Output
 from cli.switching.clearing import StillLeadsError, clear, wait_until_lease_free
 from cli.switching.command import (
     REFUSED,
@@ -37,14 +39,11 @@ from cli.switching.command import (
 )
 from cli.switching.deployments import DeploymentError, Workload, karpenters, tenons
 from cli.switching.memory import SwitchMemoryError
-from tenon.migration.switch import Direction
+from tenon.migration.switch import Direction, SwitchPhase
 from worker.runtime.election.lease import LEASE_NAME
 from worker.runtime.temporal.temporal_client import TemporalError, connect
 
 app = create_app()
-Lease = Annotated[
-    str, typer.Option("--lease", metavar="NAME", envvar="LEADER_ELECTION_NAME", help="Name of the workers' Lease.")
-]
 
 
 @app.command(
@@ -69,7 +68,7 @@ def handback(
 
     It scales Tenon to 0, ends its workflows, removes what it wrote on objects, and scales Karpenter up. Run it again if
     it is stopped: it goes on. If the cluster has no Deployment of Karpenter or of Tenon, stop all workers first: it
-    then only ends the workflows and removes what Tenon wrote.
+    then asks, and only ends the workflows and removes what Tenon wrote.
     """
     try:
         options = Options(
@@ -112,9 +111,17 @@ async def _hand_back(cluster: str | None, lease: str, options: Options) -> int:
             raise SwitchError(
                 "The cluster has no Deployment of Karpenter and of Tenon, so there are no steps to guide."
             )
-        await wait_until_lease_free(kube, lease)
-        await clear(kube, context.cluster, print)
-        print("you can start Karpenter now")
+        report = partial(print, file=sys.stderr if options.output == "json" else sys.stdout)
+        report(
+            f"The cluster at {kube.host} lacks a Deployment of Karpenter or of Tenon. This ends Tenon's workflows of "
+            f"cluster {context.cluster}, and removes its marks from Nodes and NodeClaims."
+        )
+        confirm_beginning(SwitchError, yes=options.yes)
+        await wait_until_lease_free(kube, lease, report)
+        await clear(kube, context.cluster, report)
+        report("You can start Karpenter now.")
+        if options.output == "json":
+            print(json.dumps({"direction": options.direction.value, "outcome": SwitchPhase.DONE.value}, indent=2))
         return 0
     finally:
         await kube.close()

@@ -25,6 +25,7 @@ from cli.console import output_console
 from cli.context import Context, ContextError, resolve
 from cli.missing_extra import missing
 from cli.name_completion import pool_names
+from cli.record_faults import without_zone
 from cli.record_source import RecordError, RecordOption, RecordSource, chosen_record, open_record
 from cli.record_times import SinceOption, UntilOption, instant_of
 from tenon.errors import TenonError
@@ -85,6 +86,8 @@ class HistorySources:
     notes: list[str] = field(default_factory=list)
     record_begins: datetime | None = None
     """The time of the oldest entry that the record has in the window."""
+    unplaced: int = 0
+    """The entries of the record that have a time without a zone. Each reading counts them again."""
     left_out: int = 0
     """The ends of NodeClaims without an instance that match, and are not shown."""
 
@@ -95,7 +98,11 @@ class HistorySources:
     def _recorded(self, window: HistoryWindow) -> Iterator[Entry]:
         if self.record is None:
             return
+        self.unplaced = 0
         for entry in self.record.entries(window.since, window.until):
+            if entry.at.tzinfo is None:
+                self.unplaced += 1
+                continue
             if self.record_begins is None or entry.at < self.record_begins:
                 self.record_begins = entry.at
             yield entry
@@ -138,6 +145,10 @@ def history(
         window = HistoryWindow(
             instant_of(since, now), instant_of(until, now) if until else now + timedelta(minutes=1), now
         )
+        if not window.since < min(window.until, now):
+            raise HistoryError(
+                f"The time from {time_text(window.since)} to {time_text(window.until)} has no time in the past."
+            )
         question = EntryQuery(name or "", frozenset(kind or ()), reason, pool, unlaunched)
         sources, newest = asyncio.run(_collect(question, window, cluster, record, limit))
     except (HistoryError, RecordError, AmbiguousNameError, ValueError) as error:
@@ -201,6 +212,8 @@ async def _collect(
         heapq.heappush(newest, (entry.at, next(order), entry))
         if len(newest) > limit:
             heapq.heappop(newest)
+    if sources.unplaced:
+        sources.notes.append(without_zone(sources.unplaced))
     if unlaunched:
         claims = f"the ends of {counted(unlaunched, 'NodeClaim')} that never had an instance"
         sources.left_out = unlaunched
@@ -245,6 +258,9 @@ async def _read_temporal(
             raise HistoryError(
                 "Which history? Name a record with --record, or a cluster with --cluster or CLUSTER_NAME."
             )
+        sources.notes.append(
+            "Temporal is not asked, because no cluster is named: name it with --cluster or CLUSTER_NAME"
+        )
         return
     if missing("worker"):
         sources.notes.append("Temporal is not asked, because the extra `worker` is not installed here")
@@ -296,8 +312,10 @@ def _print(entries: list[Entry], name: str, *, is_wide: bool) -> None:
     if not is_narrow:
         table.add_column("Why", overflow="fold")
         table.add_column("By", overflow="fold")
-    if is_wide:
+    has_cluster = is_wide or len({entry.cluster for entry in entries}) > 1
+    if has_cluster:
         table.add_column("Cluster", overflow="fold")
+    if is_wide:
         table.add_column("Workflow", overflow="fold")
     for entry in entries:
         text, reason = sentence(entry, name, is_wide=is_wide), why(entry, is_wide=is_wide)
@@ -308,7 +326,7 @@ def _print(entries: list[Entry], name: str, *, is_wide: bool) -> None:
             row.append(f"{text}\n{reason}{by}".strip() if reason or by else text)
         else:
             row += [text, reason, entry.actor]
-        if is_wide:
-            row += [entry.cluster, entry.workflow]
+        row += [entry.cluster] if has_cluster else []
+        row += [entry.workflow] if is_wide else []
         table.add_row(*(Text(cell if is_narrow else cell.replace("\n", " ")) for cell in row))
     console.print(table)

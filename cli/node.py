@@ -12,6 +12,7 @@ from activities.clock import utc_now
 from cli.application import create_app, examples
 from cli.command_reading import RunningCommands
 from cli.console import output_console
+from cli.durations import duration_of
 from cli.name_completion import node_names
 from cli.nodes import outcomes, watching
 from cli.nodes.control import (
@@ -35,6 +36,7 @@ from cli.nodes.printed_list import ListOutput, print_list
 from cli.nodes.requests import DRAIN, EXPIRE, FORCE_DRAIN, KEEP, asking, asking_to_reboot
 from cli.nodes.workflows import run
 from cli.options import Cluster, Output, Ticket
+from cli.unknown_pools import why_unknown
 from tenon.fleet.choice import Choice
 from tenon.fleet.order import SortKey, ordered
 from tenon.kube.selector_text import SelectorError
@@ -61,6 +63,17 @@ def _choice(
         raise typer.Exit(2) from None
 
 
+def _selected(
+    names: Sequence[str] | None, selector: str, pool: str, most: int | None, *, selects_leaving: bool = False
+) -> Choice:
+    """Return the choice, and exit with status 2 if its NodePool does not exist."""
+    choice = _choice(names, selector, pool, most, selects_leaving=selects_leaving)
+    if pool and (why := run(why_unknown(pool))):
+        print(why, file=sys.stderr)
+        raise typer.Exit(2)
+    return choice
+
+
 @app.command(
     epilog=examples(
         "tenon node drain ip-10-0-0-6.ec2.internal --reason 'its disk is slow'",
@@ -83,7 +96,7 @@ def drain(
 ) -> None:
     """Cordon, drain and terminate nodes, within PodDisruptionBudgets."""
     options = Options(cluster, dry_run, wait, timeout, yes, reason, ticket)
-    carry_out(OperatorCommand("drain", "draining", asking(DRAIN)), _choice(name, selector, pool, most), options)
+    carry_out(OperatorCommand("drain", "draining", asking(DRAIN)), _selected(name, selector, pool, most), options)
 
 
 @app.command(
@@ -111,7 +124,7 @@ def force_drain(
     command = OperatorCommand(
         "force-drain", "draining by force", asking(FORCE_DRAIN), protected_fate="deleted all the same"
     )
-    carry_out(command, _choice(name, selector, pool, most, selects_leaving=True), options)
+    carry_out(command, _selected(name, selector, pool, most, selects_leaving=True), options)
 
 
 @app.command(
@@ -132,7 +145,7 @@ def expire(
 ) -> None:
     """Treat nodes as expired now."""
     options = Options(cluster, dry_run, wait, timeout, yes, reason, ticket)
-    carry_out(OperatorCommand("expire", "expired", asking(EXPIRE)), _choice(name, selector, pool, most), options)
+    carry_out(OperatorCommand("expire", "expired", asking(EXPIRE)), _selected(name, selector, pool, most), options)
 
 
 @app.command(
@@ -179,7 +192,7 @@ def reboot(
         in_time="rebooted in time",
     )
     options = Options(cluster, dry_run, wait, timeout, yes, reason, ticket)
-    carry_out(command, _choice(name, selector, pool, most), options)
+    carry_out(command, _selected(name, selector, pool, most), options)
 
 
 def _fate_in_reboot(grace_period: str | None, seconds: float | None) -> str:
@@ -197,7 +210,7 @@ def _fate_in_reboot(grace_period: str | None, seconds: float | None) -> str:
 def keep(
     name: Names = None,
     duration: Annotated[
-        str, typer.Option("--for", metavar="DURATION", help="How long, for example 4h or 90m.")
+        str, typer.Option("--for", metavar="DURATION", help="How long, for example 4h, 90m or 2d.")
     ] = "24h",
     selector: Selector = "",
     pool: Pool = "",
@@ -209,13 +222,13 @@ def keep(
 ) -> None:
     """Protect nodes from disruption and expiry for some time."""
     try:
-        until = utc_now() + parse_duration(duration)
+        until = utc_now() + duration_of(duration)
     except ValueError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
     command = OperatorCommand("keep", f"kept until {time_text(until)}", asking(KEEP, until), moves_pods=False)
     options = Options(cluster, dry_run, reason=reason, ticket=ticket)
-    carry_out(command, _choice(name, selector, pool, most), options)
+    carry_out(command, _selected(name, selector, pool, most), options)
 
 
 @app.command(epilog=examples("tenon node unkeep default-x7k2p --reason 'I am done'"))
@@ -232,7 +245,7 @@ def unkeep(
     """End the protection that `keep` began: disruption and expiry take the nodes again."""
     command = OperatorCommand("unkeep", "no longer kept", asking(KEEP, utc_now()), moves_pods=False)
     options = Options(cluster, dry_run, reason=reason, ticket=ticket)
-    carry_out(command, _choice(name, selector, pool, most), options)
+    carry_out(command, _selected(name, selector, pool, most), options)
 
 
 @app.command(
@@ -245,9 +258,9 @@ def show(name: Name, cluster: Cluster = None, output: Output = "table") -> None:
         print(node.state.model_dump_json(indent=2))
         return
     texts = [details(node.state), report(node.state), node.why_it_stays]
-    from rich.markdown import Markdown  # loads a large library, which only this page needs
+    from cli.markdown import print_markdown  # loads a large library, which only this page needs
 
-    output_console().print(Markdown("\n\n".join(texts)))
+    print_markdown(output_console(), "\n\n".join(texts))
     if node.page:
         print(f"\nIts page in Temporal's UI: {node.page}")
 
@@ -293,6 +306,8 @@ def list_nodes(
         return await read_list(cluster, blocked=blocked, selects=choice.selects, running_commands=running_commands)
 
     nodes = run(read())
+    if pool and not nodes.rows and (why := run(why_unknown(pool))):
+        print(why, file=sys.stderr)
     print_list(nodes, ordered(nodes.rows, sort), output, blocked=blocked)
     if watch:
         run(watching.watch(nodes, read, output))

@@ -16,13 +16,13 @@ from cli.actor import user_of_command
 from cli.application import create_app, examples
 from cli.connection import connected
 from cli.console import output_console
+from cli.durations import duration_of
 from cli.name_completion import pool_names
 from cli.nodes.requests import asked_reason
 from cli.nodes.workflows import run
 from cli.pauses import has_ended, pause, pauses
 from tenon.apis.disruptionfreeze import DisruptionFreeze
 from tenon.kube.timestamps import format_instant, time_text
-from worker.settings import parse_duration
 
 app = create_app()
 
@@ -41,7 +41,8 @@ def pause_command(
         typer.Argument(metavar="NAME", help="NodePools; all if none is named.", autocompletion=pool_names),
     ] = None,
     for_: Annotated[
-        str, typer.Option("--for", metavar="DURATION", help="How long; without it, until `tenon resume`.")
+        str,
+        typer.Option("--for", metavar="DURATION", help="How long, such as 2h or 3d; without it, until `tenon resume`."),
     ] = "",
     reason: Annotated[
         str | None, typer.Option("--reason", metavar="TEXT", help="Why, for all who ask why nodes stay.")
@@ -57,8 +58,14 @@ def pause_command(
     wait for three days at most. The pause is a DisruptionFreeze, which kubectl shows.
     """
     if list_:
+        if pools or for_ or reason is not None:
+            print("--list shows all pauses: leave out NAME, --for and --reason.", file=sys.stderr)
+            raise typer.Exit(2)
         _print(run(_pauses()), as_json=output == "json")
         return
+    if output == "json":
+        print("-o json goes with --list: nothing was paused.", file=sys.stderr)
+        raise typer.Exit(2)
     until = _end(for_)
     names = run(_pause(pools or [], until, asked_reason(reason, "the DisruptionFreeze")))
     scope = f"NodePool {', '.join(pools)}" if pools else "Every NodePool"
@@ -70,7 +77,7 @@ def _end(text: str) -> datetime | None:
     if not text:
         return None
     try:
-        length = parse_duration(text)
+        length = duration_of(text)
     except ValueError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None

@@ -70,7 +70,10 @@ async def resume(kube: Kube, pools: Sequence[str], now: datetime) -> list[str]:
     names = [name_of(pool) for pool in pools] or [freeze.metadata.name for freeze in every]
     lifted = [name for name in names if await kube.delete(DISRUPTIONFREEZES, name) and name in open_names]
     if missing := [pool for pool in pools if name_of(pool) not in lifted]:
-        raise PauseError(f"NodePool {', '.join(missing)} has no pause of its own: `tenon pause --list` shows all.")
+        done = f"Lifted: {', '.join(lifted)}. " if lifted else ""
+        raise PauseError(
+            f"{done}NodePool {', '.join(missing)} has no pause of its own: `tenon pause --list` shows all."
+        )
     return lifted
 
 

@@ -14,11 +14,11 @@ from rich.markup import escape
 from activities.clock import utc_now
 from cli.application import create_app, examples
 from cli.console import indented, output_console
-from cli.options import Output
+from cli.options import Catalog, Output
 from cli.simulating.progress import show_progress
 from cli.simulating.refusals import read_holds
 from cli.simulating.simulation import SimulationInput, simulation_of, stop_at_faults
-from cli.waiting_groups import groups_of
+from cli.waiting_groups import groups_of, require_causes
 from tenon.kube.timestamps import format_instant
 from tenon.manifests.faults import one_line
 from tenon.scheduling.explanation.waiting import WaitsFor, beginning, explain_command
@@ -46,6 +46,7 @@ def pods(
         str, typer.Option("--namespace", "-n", metavar="NAME", help="Only pods of this namespace.")
     ] = "",
     output: Output = "table",
+    catalog: Catalog = None,
     setting: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the worker; repeatable.")
     ] = None,
@@ -53,9 +54,10 @@ def pods(
     """Show the pods that wait for a node, by cause: what each NodePool lacks, what is bought, and the next attempt."""
     now = format_instant(utc_now())
     with stop_at_faults(), show_progress("Reading and planning ..."):
-        simulation = simulation_of(SimulationInput([], live=True, now=now, settings=setting or []))
-    groups = [_in_namespace(group, namespace) for group in groups_of(simulation)]
-    groups = [group for group in groups if group.pods]
+        simulation = simulation_of(SimulationInput([], True, catalog, now=now, settings=setting or []))
+        groups = [_in_namespace(group, namespace) for group in groups_of(simulation)]
+        groups = [group for group in groups if group.pods]
+        require_causes(simulation, groups)
     notes = [*map(one_line, simulation.notes), *read_holds()] if groups else []
     if output == "json":
         print(json.dumps({"groups": [group_document(group) for group in groups], "notes": notes}, indent=2))

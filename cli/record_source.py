@@ -11,6 +11,7 @@ import io
 import os
 import sys
 import tempfile
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -159,11 +160,11 @@ class FileSource:
     def _all(self, since: datetime | None) -> Iterator[Entry]:
         with ExitStack() as opened:
             try:  # all of them are opened first, because a worker may rotate them meanwhile
-                streams = [opened.enter_context(_opened(path)) for path in self._paths(since)]
+                streams = [(path, opened.enter_context(_opened(path))) for path in self._paths(since)]
             except OSError as error:
                 raise RecordError(f"The record {error.filename} cannot be read: {error.strerror}.") from None
-            for stream in streams:
-                yield from _parsed(_lines(stream))
+            for path, stream in streams:
+                yield from _parsed(_whole_lines(stream, str(path)))
 
     def _paths(self, since: datetime | None) -> list[Path]:
         """The file last. Rotated files that end before the time are left out."""
@@ -201,8 +202,10 @@ class S3Source:
             for start in folders:
                 first = start + (hour_of(since) if since is not None else "")
                 last = start + (f"{hour_of(until)}~" if until is not None else _AFTER_YEARS)
-                for content in _ahead(self._keys(client, start, first, last), lambda key: self._read(client, key)):
-                    yield from _parsed(_lines(gzip.GzipFile(fileobj=io.BytesIO(content))))
+                keys = self._keys(client, start, first, last)
+                for key, content in _ahead(keys, lambda key: self._read(client, key)):
+                    stream = gzip.GzipFile(fileobj=io.BytesIO(content))
+                    yield from _parsed(_whole_lines(stream, f"s3://{self.bucket}/{key}"))
         except (ClientError, BotoCoreError) as error:
             raise RecordError(
                 f"The record s3://{self.bucket}/{self.prefix} cannot be read ({error}): check that the bucket exists, "
@@ -230,16 +233,18 @@ class S3Source:
         return client.get_object(Bucket=self.bucket, Key=key)["Body"].read()
 
 
-def _ahead(keys: Iterator[str], read: Callable[[str], bytes]) -> Iterator[bytes]:
+def _ahead(keys: Iterator[str], read: Callable[[str], bytes]) -> Iterator[tuple[str, bytes]]:
     """Read what the keys name, a few ahead of who takes them, in their order."""
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="record") as readers:
-        waiting: deque[Future[bytes]] = deque()
+        waiting: deque[tuple[str, Future[bytes]]] = deque()
         for key in keys:
-            waiting.append(readers.submit(read, key))
+            waiting.append((key, readers.submit(read, key)))
             if len(waiting) >= 2 * AT_ONCE:
-                yield waiting.popleft().result()
+                first, content = waiting.popleft()
+                yield first, content.result()
         while waiting:
-            yield waiting.popleft().result()
+            first, content = waiting.popleft()
+            yield first, content.result()
 
 
 def _opened(path: Path) -> gzip.GzipFile | io.BufferedReader:
@@ -254,6 +259,18 @@ def _lines(stream: _Lines) -> Iterator[bytes]:
             continue
         while line and not line.endswith(b"\n"):
             line = stream.readline(MAX_LINE)
+
+
+def _whole_lines(stream: _Lines, name: str) -> Iterator[bytes]:
+    """The lines of a stream.
+
+    Raises:
+        RecordError: it is cut off, damaged, or not compressed as its name says.
+    """
+    try:
+        yield from _lines(stream)
+    except (OSError, EOFError, zlib.error) as error:
+        raise RecordError(f"The record {name} cannot be read: {error}.") from None
 
 
 def _parsed(lines: Iterator[bytes]) -> Iterator[Entry]:

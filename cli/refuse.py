@@ -9,11 +9,11 @@ import typer
 
 from cli.application import create_app, examples
 from cli.approve import By, Ids, Why, answer_all
-from cli.nodes.requests import asked_reason
+from cli.durations import duration_of
+from cli.nodes.requests import COMMAND_TIMELINE, asked_reason
 from cli.nodes.workflows import run
 from cli.options import Cluster, Ticket
 from tenon.messages.command_approval import Refusal
-from worker.settings import parse_duration
 from workflows.disruption_command import DisruptionCommandWorkflow
 
 app = create_app()
@@ -37,11 +37,11 @@ def refuse(
 ) -> None:
     """Refuse commands that wait for approval: they touch nothing, and their nodes are left alone for a time."""
     try:
-        hours = parse_duration(duration).total_seconds() / 3600
+        hours = duration_of(duration).total_seconds() / 3600
     except ValueError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
-    why = asked_reason(reason)
+    why = asked_reason(reason, COMMAND_TIMELINE)
 
     def operator(name: str) -> Refusal:
         return Refusal(by=by or name, reason=why, ticket=ticket, hours=hours)

@@ -23,6 +23,7 @@ from activities.ec2.price_tables import PriceTableError
 from activities.kubernetes.errors import ApiError, ConfigError
 from cli.application import create_app, examples
 from cli.fleet_view.reading import FleetError, control_of
+from cli.record_faults import require_one_cluster
 from cli.record_source import RecordError, RecordOption, chosen_record
 from cli.record_times import SinceOption
 from cli.reporting.cluster import Say, read_cluster
@@ -30,11 +31,9 @@ from cli.reporting.past import read_entries, window_of
 from tenon.report.document import to_document
 from tenon.report.page import to_html
 from tenon.report.report import Report, report_on
-from tenon.sentences import first_few
 
 app = create_app()
 
-NAMES = 5
 STANDARD_OUTPUT = {"html": ".html", "json": ".json"}
 """What `--output` may be instead of a file, with the suffix of files of the same format."""
 
@@ -106,9 +105,7 @@ def _report(name: str | None, option: str | None, window: timedelta, say: Say, *
     if record:
         say("Reading the record ...")
         entries, notes = read_entries(record, live.fleet.now - window, live.name, say)
-        clusters = sorted({entry.cluster for entry in entries})
-        if len(clusters) > 1:
-            _stop(f"The record has the clusters {first_few(clusters, NAMES)}: name one with --cluster.")
+        require_one_cluster({entry.cluster for entry in entries})
         live = replace(live, fleet=replace(live.fleet, notes=[*live.fleet.notes, *notes]))
     return report_on(live, entries, window)
 

@@ -33,7 +33,7 @@ from cli.simulating.files import Filenames, read_files
 from tenon.apis.nodeschedule import NodeSchedule
 from tenon.apis.validation import parse
 from tenon.errors import TenonError
-from tenon.kube.timestamps import format_instant, parse_instant
+from tenon.kube.timestamps import YEARS, format_instant, has_days_around, parse_instant
 from tenon.money import dollars
 from tenon.resources import format_resources
 from tenon.schedule.desired import PoolDemand, desired
@@ -138,6 +138,8 @@ def preview(
     weeks = weeks_of(reading.schedules, now, reading.running)
     if output == "json":
         print(json.dumps({"nodePools": [week_document(item) for item in weeks]}, indent=2))
+        for note in reading.notes:
+            print(f"{note}.", file=sys.stderr)
     else:
         _print(weeks, reading.notes)
     _end(reading)
@@ -176,6 +178,9 @@ def _instant(text: str | None) -> datetime:
     instant = parse_instant(text)
     if instant is None:
         print(f"--at {text} is not a time: write one such as 2026-01-31 or 2026-01-31T12:00:00Z.", file=sys.stderr)
+        raise typer.Exit(2)
+    if not has_days_around(instant):
+        print(f"--at {text} is not {YEARS}: write a time such as 2026-01-31.", file=sys.stderr)
         raise typer.Exit(2)
     return instant
 

@@ -30,7 +30,7 @@ from cli.shadowing.pricing import REFRESH_SECONDS, priced, region_and_zones
 from cli.shadowing.readable import UnreadableClusterError, require_readable
 from cli.shadowing.reporting import Reporter
 from cli.shadowing.shadow import TICK_SECONDS, Shadow
-from cli.shadowing.store import ShadowFile, StoreError
+from cli.shadowing.store import ShadowFile, StoreError, last_report
 from cli.shadowing.table import fitting, show
 from cli.shadowing.warning_lines import shown_warnings
 from cli.simulating.files import Filenames
@@ -102,13 +102,12 @@ def shadow(
     """
     try:
         if last:
-            _print(_last_report(state), output)
-            return
-        seconds = None if length is None else parse_duration(length).total_seconds()
-        inputs = read_inputs(filename or [], catalog, setting or [])
-        report = document(
-            asyncio.run(_watch(inputs, state, _Options(seconds, output is Form.table, metrics_port, aws)))
-        )
+            report = _last_report(state)
+        else:
+            seconds = None if length is None else parse_duration(length).total_seconds()
+            inputs = read_inputs(filename or [], catalog, setting or [])
+            options = _Options(seconds, output is Form.table, metrics_port, aws)
+            report = document(asyncio.run(_watch(inputs, state, options)))
     except InputsError as error:
         for fault in error.faults:
             print(fault, file=sys.stderr)
@@ -125,7 +124,13 @@ def shadow(
     ) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(UNUSABLE) from None
-    _print(report, output)
+    try:
+        _print(report, output)
+    except (KeyError, TypeError):
+        if not last:
+            raise
+        print(f"The report in {state} is of another version of Tenon: -o json prints it as it is", file=sys.stderr)
+        raise typer.Exit(UNUSABLE) from None
 
 
 def _print(report: Document, output: Form) -> None:
@@ -142,9 +147,7 @@ def _print(report: Document, output: Form) -> None:
 def _last_report(state: Path) -> Document:
     if not state.is_file():
         raise StoreError(f"{state} does not exist: --state names the file of a tenon shadow that runs or ran")
-    store = ShadowFile(state)
-    text = store.report()
-    store.close()
+    text = last_report(state)
     if text is None:
         raise StoreError(f"{state} has no report yet")
     report: Document = json.loads(text)

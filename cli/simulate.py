@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from cli.application import create_app, examples
+from cli.options import Catalog
 from cli.simulating.again import read_problem, solve_again
 from cli.simulating.files import Filenames
 from cli.simulating.progress import show_progress
@@ -35,13 +36,12 @@ class Form(StrEnum):
     )
 )
 def simulate(
+    ctx: typer.Context,
     filename: Filenames = None,
     live: Annotated[
         bool, typer.Option("--live", help="Add the objects of the kubeconfig's cluster (read only).")
     ] = False,
-    catalog: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Instance types to use instead of the built-in ones.")
-    ] = None,
+    catalog: Catalog = None,
     output: Annotated[Form, typer.Option("-o", "--output", help="Output format.")] = Form.table,
     disruption: Annotated[
         bool, typer.Option("--disruption", help="Show which nodes would be removed, and why the others stay.")
@@ -68,11 +68,15 @@ def simulate(
     ] = None,
     problem: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Solve a problem again that the worker saved when its engine failed."),
+        typer.Option(
+            metavar="FILE",
+            help="Solve a problem again that the worker saved when its engine failed; without other options.",
+        ),
     ] = None,
 ) -> None:
     """Show which nodes Tenon would launch for the pods in these manifests, and what they cost."""
     if problem is not None:
+        _refuse_others(ctx)
         _again(problem)
         return
     scope = SimulationInput(
@@ -100,6 +104,17 @@ def simulate(
             show(shown)
         else:
             show_node(shown.document, node)
+
+
+def _refuse_others(ctx: typer.Context) -> None:
+    """Refuse options next to a problem, which has all that a plan is made of."""
+    names = []
+    for option in ctx.command.params:
+        source = ctx.get_parameter_source(option.name or "")
+        if option.name != "problem" and source is not None and source.name == "COMMANDLINE":
+            names.append(max(option.opts, key=len))
+    if names:
+        raise typer.BadParameter(f"it takes no other option: leave out {', '.join(names)}", param_hint="--problem")
 
 
 def _again(problem: Path) -> None:

@@ -7,7 +7,6 @@ because the cluster is gone, the command carries it out itself with the AWS cred
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 from datetime import timedelta
@@ -31,6 +30,7 @@ from cli.tearing_down.survey_table import print_survey
 from cli.tearing_down.workflow import TeardownError
 from tenon.messages.teardown import TeardownReport
 from tenon.teardown import page, report
+from worker.runtime.temporal.encrypted_payloads import PayloadCodecError
 from worker.runtime.temporal.temporal_client import TemporalError, connect
 from worker.settings import SettingsError, parse_duration
 from workflows import names
@@ -38,8 +38,8 @@ from workflows.teardown import TeardownWorkflow
 
 app = create_app()
 
-LEFT, REFUSED = 1, 2
-"""Exit status: something is left; the teardown was not carried out."""
+LEFT, REFUSED, UNREPORTED = 1, 2, 2
+"""Exit status: something is left; the teardown was not carried out; it was, and its report was not written."""
 MAX_DRAIN = timedelta(hours=24)
 
 
@@ -96,6 +96,9 @@ def teardown(
     if local_worker and not wait:
         print("--no-wait does not go with --local-worker: the teardown ends with this command.", file=sys.stderr)
         raise typer.Exit(REFUSED)
+    if ignore_worker and not local_worker:
+        print("--ignore-worker goes with --local-worker only.", file=sys.stderr)
+        raise typer.Exit(REFUSED)
     try:
         drain_seconds = 0.0 if force else parse_duration(drain_timeout).total_seconds()
         if not 0 <= drain_seconds <= MAX_DRAIN.total_seconds():
@@ -118,7 +121,7 @@ def teardown(
                 output=output,
             )
         )
-    except (TeardownError, ContextError, TemporalError, SettingsError, EC2Error) as error:
+    except (TeardownError, ContextError, TemporalError, PayloadCodecError, SettingsError, EC2Error) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(REFUSED) from None
     except RPCError as error:
@@ -126,14 +129,18 @@ def teardown(
         raise typer.Exit(REFUSED) from None
     if ended is None:
         return
+    text = report.markdown(ended, worker_runs=not local_worker)
+    is_written = True
     if report_file is not None:
-        _write(ended, report_file)
+        is_written = _write(ended.model_dump_json(indent=2) if report_file.suffix == ".json" else text, report_file)
     if output == "json":
         print(ended.model_dump_json(indent=2))
     elif not ended.dry_run:
-        output_console().print(report.markdown(ended), markup=False, highlight=False, soft_wrap=True)
+        output_console().print(text, markup=False, highlight=False, soft_wrap=True)
     if ended.leftovers and not ended.dry_run:
         raise typer.Exit(LEFT)
+    if not is_written:
+        raise typer.Exit(UNREPORTED)
 
 
 async def _tear_down(
@@ -158,7 +165,11 @@ async def _tear_down(
     async with served(client, cluster, is_local=is_local, ignore_worker=ignore_worker):
         handle = client.get_workflow_handle_for(TeardownWorkflow.run, names.teardown_id(cluster))
         if not dry_run and await workflow.is_open(handle):
-            print(f"A teardown of cluster {cluster} is under way already, and goes on.", file=sys.stderr)
+            print(
+                f"A teardown of cluster {cluster} is under way already, and goes on as it began: "
+                "--force, --drain-timeout, --reason and --ticket change nothing.",
+                file=sys.stderr,
+            )
             return await workflow.followed(handle, output) if wait else None
         planned = await workflow.survey(client, cluster)
         if output == "table":
@@ -169,7 +180,7 @@ async def _tear_down(
         begin = page.first_input(
             cluster,
             by=await user_of_command("tenon teardown"),
-            reason=asked_reason(reason),
+            reason=asked_reason(reason, "the timeline of the teardown"),
             ticket=ticket,
             tags_only=is_local,
             drain_seconds=drain_seconds,
@@ -209,9 +220,10 @@ def _confirm(cluster: str, *, yes: bool) -> None:
         raise TeardownError(f"Nothing was ended: {typed!r} is not {cluster!r}.")
 
 
-def _write(ended: TeardownReport, path: Path) -> None:
-    text = json.dumps(ended.model_dump(mode="json"), indent=2) if path.suffix == ".json" else report.markdown(ended)
+def _write(text: str, path: Path) -> bool:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         print(f"The report cannot be written to {path}: {error.strerror}.", file=sys.stderr)
+        return False
+    return True

@@ -23,7 +23,7 @@ from activities.clock import utc_now
 from activities.ec2.price_tables import PriceTableError
 from activities.kubernetes.errors import ApiError, ConfigError
 from cli.application import create_app, examples
-from cli.console import output_console
+from cli.console import TextConsole, output_console, printable
 from cli.fleet_view.keyboard import reading_keys
 from cli.fleet_view.node_prices import aws_prices, region_of, table_prices
 from cli.fleet_view.painter import Painter
@@ -42,6 +42,7 @@ from cli.fleet_view.view_state import Mode, Verb, ViewState, Wish, press
 from cli.fleet_view.watched_fleet import WatchedFleet
 from cli.fleet_view.workflow_control import ControlError, WorkflowControl
 from cli.name_completion import pool_names
+from cli.unknown_pools import why_unknown
 from tenon.fleet.document import Fleet, row_document, to_csv, to_document
 from tenon.fleet.order import FilterError, GroupBy, SortKey, parse_filter
 from tenon.fleet.rows import NodeRow
@@ -100,7 +101,12 @@ def top(
         if is_live:
             asyncio.run(_live(state, control, interval, ask_aws=aws))
         else:
-            _print(asyncio.run(read_once(control, ask_aws=aws)), state, output)
+            fleet = asyncio.run(read_once(control, ask_aws=aws))
+            _print(fleet, state, output)
+            if pool and pool not in {row.pool for row in fleet.rows} and (why := asyncio.run(why_unknown(pool))):
+                print(why, file=sys.stderr)
+            if zone and zone not in {row.zone for row in fleet.rows}:
+                print(f"No node is in the zone {zone}.", file=sys.stderr)
     except (FleetError, FilterError, ApiError, ConfigError, PriceTableError) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
@@ -111,7 +117,7 @@ def _print(fleet: Fleet, state: ViewState, output: str) -> None:
     if output == "json":
         print(json.dumps(to_document(fleet, rows), indent=2))
     elif output == "csv":
-        print(to_csv(rows, fleet.now), end="")
+        print(printable(to_csv(rows, fleet.now)), end="")
     else:
         console = output_console()
         width = console.width if console.is_terminal else None
@@ -131,7 +137,7 @@ class _View:
         self._fleet = Fleet([], [], [], utc_now())
         self.is_over = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._console = Console()
+        self._console = TextConsole()
         self._painter: Painter | None = None
 
     def __enter__(self) -> _View:
@@ -205,11 +211,11 @@ class _View:
 
 
 def _rendered(markdown: str, width: int) -> list[str]:
-    from rich.markdown import Markdown  # loads a large library, which only the view of one node needs
+    from cli.markdown import print_markdown  # loads a large library, which only the view of one node needs
 
-    console = Console(width=width, force_terminal=False, color_system=None)
+    console = TextConsole(width=width, force_terminal=False, color_system=None)
     with console.capture() as printed:
-        console.print(Markdown(markdown))
+        print_markdown(console, markdown)
     return printed.get().splitlines()
 
 

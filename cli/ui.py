@@ -17,6 +17,7 @@ from activities.clock import utc_now
 from cli import temporal_ui
 from cli.application import create_app, examples
 from cli.context import ContextError, resolve
+from cli.durations import duration_of
 from cli.name_completion import node_names, pool_names
 from cli.nodes.visibility import whole_name_in_temporal
 from cli.temporal_ui import NoUiError, TemporalUi, ui_of
@@ -25,7 +26,6 @@ from tenon.kube.node_names import AmbiguousNameError
 from tenon.node import ids
 from worker.runtime.temporal.encrypted_payloads import PayloadCodecError
 from worker.runtime.temporal.temporal_client import TemporalError, connect
-from worker.settings import parse_duration
 from workflows import names
 
 app = create_app()
@@ -88,7 +88,7 @@ def ui(
             raise typer.BadParameter(f"{value!r} cannot be the name of a node, an instance, a command or a NodePool.")
     within = temporal_ui.EXPIRING_WITHIN
     try:
-        within = _duration(expiring) if expiring is not None else within
+        within = duration_of(expiring) if expiring is not None else within
         links = asyncio.run(_links(name, kinds, pool, within, ui_url, cluster))
     except RPCError as error:
         print(f"Temporal refused: {error.message}.", file=sys.stderr)
@@ -109,16 +109,6 @@ def ui(
         print(link if len(links) == 1 else f"{about:<{width}}  {link}")
     if open_:
         _open(next(iter(links.values())))
-
-
-def _duration(text: str) -> timedelta:
-    """Return the time that a text such as 7d or 36h says.
-
-    Raises:
-        ValueError: it says none.
-    """
-    days = text.removesuffix("d")
-    return timedelta(days=int(days)) if days != text and days.isdecimal() and len(days) < 5 else parse_duration(text)
 
 
 def _open(link: str) -> None:

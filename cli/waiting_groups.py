@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from cli.simulating.simulation import Simulation
 from tenon.kube.timestamps import from_epoch
+from tenon.scheduling.explanation.waiting import WaitsFor
 from tenon.simulation.waiting_pods import PodGroup, pod_groups
 
 
@@ -17,3 +20,13 @@ def groups_of(simulation: Simulation) -> list[PodGroup]:
         if not claim.initialized
     ]
     return pod_groups(simulation.document, created, starting)
+
+
+def require_causes(simulation: Simulation, groups: Iterable[PodGroup]) -> None:
+    """Check that the catalogue can say why no node is bought, if that is the cause of a group.
+
+    Raises:
+        InputError: it is one of another region.
+    """
+    if any(group.waits_for is WaitsFor.NOTHING_FITS for group in groups):
+        simulation.require_catalogue()

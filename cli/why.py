@@ -16,7 +16,7 @@ from cli.application import create_app
 from cli.console import output_console
 from cli.context import resolve_if_known
 from cli.name_completion import node_names
-from cli.options import Output
+from cli.options import Catalog, Output
 from cli.record_source import RecordOption, chosen_record
 from cli.record_times import SinceOption, instant_of
 from cli.simulating.progress import show_progress
@@ -34,7 +34,7 @@ from tenon.record.why.pool import PoolSources, why_pool
 app = create_app()
 
 UNKNOWN, UNUSABLE = 1, 2
-"""Exit status: no source knows the object; an option cannot be used."""
+"""Exit status: no source knows the object; none could be asked, or an option cannot be used."""
 KINDS = {
     "node": "node",
     "nodes": "node",
@@ -70,13 +70,17 @@ def why(
     cluster: Annotated[
         str | None, typer.Option("--cluster", metavar="NAME", envvar="CLUSTER_NAME", help="Name of the cluster.")
     ] = None,
+    catalog: Catalog = None,
     output: Output = "table",
 ) -> None:
     """Say why, on one page: why a node was bought and who removed it, or why a pod is pending.
 
     It reads the record, Temporal and Kubernetes, and names the source of each line. It works without any of them, and
-    for objects that are gone. The exit status is 1 if no source knows the object.
+    for objects that are gone. The exit status is 1 if no source knows the object, and 2 if none could be asked.
     """
+    if not all(name.split("/")):  # the API server answers a request without a name with all objects
+        print(f"{name!r} names no object: a part of it is empty.", file=sys.stderr)
+        raise typer.Exit(UNUSABLE)
     try:
         began = instant_of(since, utc_now())
     except ValueError as error:
@@ -94,16 +98,19 @@ def why(
             print(error, file=sys.stderr)
             raise typer.Exit(UNUSABLE) from None
         if isinstance(sources, PodSources) and needs_simulation(sources):
-            sources, outcome = simulate_pod(sources)
+            sources, outcome = simulate_pod(sources, catalog)
             consulted.append(outcome)
     answer = _answer_of(sources)
     answer = replace(answer, hints=[*answer.hints, *reader.hints()], consulted=consulted)
+    is_unasked = answer.is_empty and not any(item.is_answer for item in consulted)
+    if is_unasked:
+        answer = replace(answer, headline=f"No source could be asked about {answer.name}")
     if output == "json":
         print(json.dumps(to_document(answer), indent=2))
     else:
         _show(answer)
     if answer.is_empty:
-        raise typer.Exit(UNKNOWN)
+        raise typer.Exit(UNUSABLE if is_unasked else UNKNOWN)
 
 
 async def _read(
@@ -151,15 +158,15 @@ def _answer_of(sources: NodeSources | PodSources | PoolSources) -> Answer:
             return why_pool(sources)
 
 
-def simulate_pod(sources: PodSources) -> tuple[PodSources, Consulted]:
+def simulate_pod(sources: PodSources, catalog: str | None = None) -> tuple[PodSources, Consulted]:
     """Plan the pending pods of the cluster as `tenon simulate --live` does, and add what that says of the pod."""
     from cli.simulating.simulation import InputError, SimulationInput, simulated
     from tenon.simulation.document import reason_of
 
     try:
-        document = simulated(SimulationInput([], live=True)).document
+        document = simulated(SimulationInput([], True, catalog)).document
     except InputError as error:
-        return sources, Consulted(FactSource.SIMULATION, str(error.faults[0]))
+        return sources, Consulted(FactSource.SIMULATION, str(error.faults[0]), is_answer=False)
     outcome = Consulted(FactSource.SIMULATION, "the pending pods were planned, because no other source says why")
     for entry in document["unschedulable"]:
         if entry["pod"] == sources.key:

@@ -97,7 +97,7 @@ class RolloutWorkflow(PlannerCaller):
         """Write the status. Return whether the NodeRollout still exists."""
         pools, news, self.requested = self.pools, self._announcements(), False
         write_input = WriteRolloutInput(
-            cluster=self.begin.cluster, name=self.begin.name, pools=pools, announcements=news
+            cluster=self.begin.cluster, name=self.begin.name, uid=self.uid, pools=pools, announcements=news
         )
         result = await activity_calls.start(
             ActivityName.WRITE_ROLLOUT, write_input, RolloutWritten, self.begin.headline

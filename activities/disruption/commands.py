@@ -248,18 +248,20 @@ class CommandActivities:
 
     async def _record_arrivals(self, command: DisruptionCommand) -> None:
         """Write down where the pods go, so that consolidation lets them rest there. They are evicted next."""
-        now = self._now()
-
         for name, times in command.arrivals.items():
             activity.heartbeat()
 
+            at = activity.info().scheduled_time  # the same for each attempt
             arriving_workloads = command.arriving_workloads.get(name, {})
 
             def compute(
-                claim: Object, times: Mapping[str, int] = times, workloads: Mapping[str, int] = arriving_workloads
+                claim: Object,
+                at: datetime = at,
+                times: Mapping[str, int] = times,
+                workloads: Mapping[str, int] = arriving_workloads,
             ) -> dict[str, Any]:
                 recorded = object_json.annotations(claim).get(labels.MOVED_HERE, "[]")
-                return {"metadata": {"annotations": {labels.MOVED_HERE: with_arrival(recorded, now, times, workloads)}}}
+                return {"metadata": {"annotations": {labels.MOVED_HERE: with_arrival(recorded, at, times, workloads)}}}
 
             if (present_claim := await self._kube.get(NODECLAIMS, name)) is not None:
                 await change(

@@ -8,7 +8,14 @@ from datetime import datetime
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import ACCESS_REVIEWS, DEPLOYMENTS
 from activities.node.nodes import Budgets, pods_on
-from tenon.disruption.commands.surging import deployment_key, is_rolled_out, needs_surge, restart, why_cannot_surge
+from tenon.disruption.commands.surging import (
+    deployment_key,
+    is_replacing_pods,
+    is_rolled_out,
+    needs_surge,
+    restart,
+    why_cannot_surge,
+)
 from tenon.kube.pod_disruption_budgets import eviction_refusal
 
 
@@ -49,7 +56,8 @@ class RolloutRestarter:
         Args:
             deployments: the Deployments (``namespace/name``) whose pods ask for it.
             nodes: the Nodes that are about to leave.
-            command: the ID of the command. The same command restarts each once, however often it asks.
+            command: the ID of the command. The same command restarts each once, however often it asks. It waits for
+                a rollout in progress, such as another command's, which moves the pods too.
         """
         waiting = ""
         moving = await self._moving(nodes)
@@ -61,7 +69,7 @@ class RolloutRestarter:
             patch = restart(deployment, command, self._now())
             if patch and not (key in moving and needs_surge(deployment, blocked=moving[key])):
                 continue
-            if patch:
+            if patch and not is_replacing_pods(deployment):
                 deployment = await self._kube.patch(DEPLOYMENTS, name, patch, namespace=namespace)
             if deployment is not None and not is_rolled_out(deployment):
                 waiting = waiting or f"Deployment {key} has not replaced its pods"

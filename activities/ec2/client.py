@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import botocore.session
 from botocore.config import Config
-from botocore.utils import parse_timestamp
+from botocore.exceptions import InvalidRegionError
+from botocore.utils import parse_timestamp, validate_region_name
 
 from activities import metrics
 from activities.ec2 import last_check, request_metrics
-from activities.ec2.errors import CallStoppedError, translated
+from activities.ec2.errors import INVALID_REGION, CallStoppedError, EC2Error, translated
 from activities.ec2.rate_limits import READING, Pacer
 from activities.ec2.service_model import ServiceModelLoader
 from activities.gate import Gate
@@ -50,11 +51,16 @@ class Ec2:
     multiply. The endpoint is AWS's own, or that of AWS_ENDPOINT_URL.
 
     Raises:
-        EC2Error: the agent of EKS Pod Identity does not give credentials. Other sources are asked at the first call.
+        EC2Error: the region is not a possible name, or the agent of EKS Pod Identity does not give credentials. Other
+            sources are asked at the first call.
     """
 
     def __init__(self, region: str, endpoint_url: str | None = None, gate: Gate | None = None) -> None:
         """``gate``: stops calls that change something while it is closed."""
+        try:
+            validate_region_name(region)
+        except InvalidRegionError:
+            raise EC2Error(INVALID_REGION, f"{region!r} is not the name of an AWS region") from None
         core = botocore.session.get_session()
         if gate is not None:
             # Sent after a call has waited for its turn, and before each of botocore's retries.

@@ -21,6 +21,8 @@ NO_CONNECTION = "ConnectionError"
 """The code of a call that did not reach AWS."""
 NO_CREDENTIALS = "NoCredentials"
 """The code of a call that was not made because the Pod has no credentials, or could not get them."""
+INVALID_REGION = "InvalidRegion"
+"""The code of clients that cannot be made, because their region is not a possible name."""
 UNSENT = frozenset({NO_CONNECTION, NO_CREDENTIALS})
 Answer = TypeVar("Answer")
 

@@ -62,18 +62,20 @@ async def delete_with_finalizer(kube: Kube, claim: ClaimRecord, removal: Removal
     it, and it is tried once more afterwards.
 
     Returns:
-        False if the claim is gone.
+        False if the claim is gone or is being deleted already, although the cache may not show it yet. So a caller that
+        counts deletions counts each once.
     """
-    outcome = Recorded.YES if claim.deleting else await record_before_deletion(kube, claim, removal)
-    if outcome is Recorded.GONE:
+    if claim.deleting:
+        return False
+    outcome = await record_before_deletion(kube, claim, removal)
+    if outcome in (Recorded.GONE, Recorded.LEAVES):
         return False
     try:
         existed = await kube.delete(NODECLAIMS, claim.name, uid=claim.uid)
     except ApiUnreachableError:
         raise
     except ApiError:  # the claim stays, and a later deletion has another reason
-        if not claim.deleting:
-            await _forget_removals(kube, claim)
+        await _forget_removals(kube, claim)
         raise
     if existed and outcome is Recorded.NO:
         await note_removal(kube, claim, removal, first=True)
@@ -87,19 +89,25 @@ class Recorded(Enum):
     NO = "no"
     GONE = "gone"
     """There is no such NodeClaim any more."""
+    LEAVES = "leaves"
+    """It is, and the NodeClaim is being deleted already."""
 
 
 async def record_before_deletion(kube: Kube, claim: ClaimRecord, removal: Removal) -> Recorded:
     """Write on the claim why it is about to be deleted. The deletion does not wait for it, only for the finalizer."""
+    # A claim that has a reason may be deleted since it was read, and no write would show that.
+    read_object = None if labels.DELETED_BECAUSE in claim.annotations else claim.body
     try:
-        exists = await record_removal(kube, claim, removal, read_object=claim.body)
+        present = await record_removal(kube, claim, removal, read_object=read_object)
     except ApiError as error:
         if not claim.has_finalizer:
             raise
         extra = {"nodeclaim": claim.name, "reason": removal.reason, "error": str(error)}
         log.warning("The worker failed to record why it deletes a NodeClaim", extra=extra)
         return Recorded.NO
-    return Recorded.YES if exists else Recorded.GONE
+    if present is None:
+        return Recorded.GONE
+    return Recorded.LEAVES if object_json.is_deleting(present) else Recorded.YES
 
 
 async def _forget_removals(kube: Kube, claim: ClaimRecord) -> None:
@@ -117,8 +125,8 @@ async def record_removal(
     *,
     read_object: Object | None = None,
     first: bool = False,
-) -> bool:
-    """Write on the claim why it is about to be deleted, and the finalizer. Return False if the claim is gone.
+) -> Object | None:
+    """Write on the claim why it is about to be deleted, and the finalizer. Return the claim, or None if it is gone.
 
     What is recorded already stays: the first reason wins. If nothing is recorded on a claim that is being deleted, the
     reason of its deletion is not known, and comes before this one, unless this one is the ``first``.
@@ -136,7 +144,7 @@ async def record_removal(
             metadata["annotations"] = annotation
         return {"metadata": metadata} if metadata else {}
 
-    return await change(kube, NODECLAIMS, claim.name, compute, uid=claim.uid, read_object=read_object) is not None
+    return await change(kube, NODECLAIMS, claim.name, compute, uid=claim.uid, read_object=read_object)
 
 
 async def clear_removals(kube: Kube, claim: ClaimRecord) -> None:

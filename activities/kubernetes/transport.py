@@ -12,6 +12,8 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator, Mapping
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Self
 
 import aiohttp
@@ -134,6 +136,20 @@ class Transport:
             response.release()
         _raise_for_status(response, content)
         return content
+
+    async def server_time(self) -> datetime:
+        """Return the time of the API server, in whole seconds. Any answer has it, even a refusal.
+
+        Raises:
+            ApiUnreachableError: there was no answer, or it does not say the time.
+        """
+        limits = aiohttp.ClientTimeout(total=CONNECT_SECONDS)
+        response = await self._send("GET", "/version", limits, query=None)
+        response.release()
+        try:
+            return parsedate_to_datetime(response.headers.get("Date", ""))
+        except ValueError as error:
+            raise ApiUnreachableError(self.host, "it does not say the time") from error
 
     async def stream(
         self, path: str, query: Mapping[str, str] | None = None, *, idle_seconds: float = 330.0

@@ -126,7 +126,7 @@ async def check(kube: Kube, recorder: EventPublisher, check_input: RebootCheckIn
         return RebootCheck(rebooted=rebooted, ready=ready)
     await _record_repair(kube, ref, request, RebootResult.SUCCEEDED, now())
     done = ConditionUpdate(REBOOTING, "False", REBOOT_SUCCEEDED, "the machine has booted and its Node is Ready")
-    await update_conditions(kube, ref, [done], now, cleared=(DISRUPTION_REASON,))
+    await _end(kube, ref, request, done, now)
     _count(request, RebootResult.SUCCEEDED, now())
     if check_input.issued_at is not None:
         metrics.REBOOT_RECOVERY_SECONDS.observe((now() - check_input.issued_at).total_seconds())
@@ -149,7 +149,7 @@ async def end_failed(kube: Kube, recorder: EventPublisher, failure: RebootFailur
     await _record_repair(kube, ref, request, failure.result, now())
     if failure.stays:
         ended = ConditionUpdate(REBOOTING, "False", REBOOT_FAILED, failure.message)
-        await update_conditions(kube, ref, [ended], now, cleared=(DISRUPTION_REASON,))
+        await _end(kube, ref, request, ended, now)
         await _clean(kube, ref)
     else:
         seconds, _ = drain_bound(claim)
@@ -159,6 +159,15 @@ async def end_failed(kube: Kube, recorder: EventPublisher, failure: RebootFailur
     extra = {"nodeclaim": ref.name, "result": failure.result.value, "error": failure.message}
     log.warning("A reboot failed", extra=extra)
     return RebootEnded()
+
+
+async def _end(kube: Kube, ref: ClaimRef, request: RebootRequest, update: ConditionUpdate, now: Clock) -> None:
+    """Say on the NodeClaim that the reboot is over, at a later second than its request, as `has_ended` requires.
+
+    It may end within the second of its request, or be from a clock that is ahead.
+    """
+    earliest = request.requested_at + timedelta(seconds=1)
+    await update_conditions(kube, ref, [update], lambda: max(now(), earliest), cleared=(DISRUPTION_REASON,))
 
 
 def boot_id_of(node: Object) -> str:

@@ -15,6 +15,7 @@ from activities.ec2.dry_runs import PROFILE_NOT_FOUND
 from activities.ec2.errors import EC2Error
 from activities.ec2.nodeclass import UnansweredError
 from activities.ec2.provider import Ec2Provider
+from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
@@ -22,8 +23,8 @@ from activities.nodeclass.cluster_version import ClusterVersion
 from activities.nodeclass.warnings import publish_warnings
 from tenon.apis import labels
 from tenon.apis.common import Condition
-from tenon.apis.conditions import READY, VALIDATION_SUCCEEDED, get_condition, transitions
-from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.conditions import READY, VALIDATION_SUCCEEDED, get_condition, transitions, with_changes
+from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
 from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes, migrated_hashes
 from tenon.apis.json_object import JsonObject
 from tenon.apis.managed import manages_claim
@@ -32,9 +33,11 @@ from tenon.apis.teardown import WHY, is_torn_down
 from tenon.apis.validation import FieldError, parse
 from tenon.ec2.nodeclass.instance_profiles import unused_profiles
 from tenon.ec2.nodeclass.status import DEPENDENCIES_NOT_READY, unparsable_conditions
+from tenon.evolve import evolve
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.event_reasons import ConditionEvent, EventReason
+from tenon.kube.structs import Object
 from tenon.messages.base import ActivityName
 from tenon.messages.nodeclass import NodeClassInput, NodeClassResult
 
@@ -87,11 +90,9 @@ class NodeClassActivities:
             status = await asyncio.to_thread(self._ec2.resolve_node_class, node_class, version)
         except UnansweredError as error:
             status, unanswered = error.status, error
-        dumped = status.to_dict()
-        present = raw.get("status") or {}
-        if dumped != present:
-            patch = {"status": _status_patch(dumped, present)}
-            await self._kube.patch(EC2NODECLASSES, nodeclass_input.name, patch, subresource="status")
+        if status.to_dict() != (raw.get("status") or {}):
+            if not await self._write_status(node_class, status):
+                return await self.resolve(nodeclass_input)
             await self._report_transitions(raw, node_class.status.conditions, status.conditions)
         ready = get_condition(status.conditions, READY)
         is_ready = ready is not None and ready.status == "True"
@@ -108,6 +109,24 @@ class NodeClassActivities:
             message="ready" if is_ready else (ready.message if ready else ""),
         )
 
+    async def _write_status(self, node_class: EC2NodeClass, status: EC2NodeClassStatus) -> bool:
+        """Write the status; False if the class that it was resolved for is gone.
+
+        Asking EC2 may take a minute. What another controller wrote into the conditions meanwhile stays.
+        """
+
+        def compute(raw: Object) -> dict[str, Any]:
+            present = raw.get("status") or {}
+            conditions = EC2NodeClassStatus.model_validate({"conditions": present.get("conditions") or []}).conditions
+            merged = with_changes(conditions, node_class.status.conditions, status.conditions)
+            return {"status": _status_patch(evolve(status, conditions=merged).to_dict(), present)}
+
+        metadata = node_class.metadata
+        written = await change(
+            self._kube, EC2NODECLASSES, metadata.name, compute, uid=metadata.uid, subresource="status"
+        )
+        return written is not None
+
     async def _finalize_or_explain(self, raw: JsonObject, node_class: EC2NodeClass | None) -> NodeClassResult:
         """Like `_finalize`, but an error that trying again would not end is published and is in the result."""
         try:
@@ -120,13 +139,20 @@ class NodeClassActivities:
 
     async def _report_unreadable(self, raw: JsonObject, name: str, faults: Sequence[FieldError]) -> str:
         """Say in a condition, an event and the log what is wrong with the class. Return the same."""
-        unreadable_conditions = unparsable_conditions(raw, faults, self._now())
+        now = self._now()
+        unreadable_conditions = unparsable_conditions(raw, faults, now)
         why = next(condition for condition in unreadable_conditions if condition.type == VALIDATION_SUCCEEDED)
         await self._recorder.publish(raw, ConditionEvent(why.reason), why.message)
         log.error("An EC2NodeClass cannot be read", extra={"ec2nodeclass": name, "error": why.message})
-        conditions = [condition.to_dict() for condition in unreadable_conditions]
-        if conditions != (raw.get("status") or {}).get("conditions"):
-            await self._kube.patch(EC2NODECLASSES, name, {"status": {"conditions": conditions}}, subresource="status")
+
+        def compute(present: Object) -> dict[str, Any]:
+            written = present.get("status") or {}
+            merged = unparsable_conditions({**raw, "status": written}, faults, now)
+            conditions = [condition.to_dict() for condition in merged]
+            return {"status": {"conditions": conditions}} if conditions != written.get("conditions") else {}
+
+        uid = object_json.uid(raw)
+        await change(self._kube, EC2NODECLASSES, name, compute, uid=uid, subresource="status", read_object=raw)
         return why.message
 
     async def _report_not_ready(self, raw: JsonObject, name: str, conditions: Sequence[Condition]) -> None:

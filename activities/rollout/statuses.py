@@ -7,11 +7,13 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import NODEPOOLS, NODEROLLOUTS
 from tenon.apis.json_object import JsonObject
 from tenon.apis.noderollout import MAX_WAVE_CLAIMS, NodePoolRollout
+from tenon.kube import object_json
 from tenon.messages.base import ActivityName
 from tenon.messages.rollout import PoolProgress, RolloutAnnouncement, RolloutWritten, WriteRolloutInput
 
@@ -27,13 +29,26 @@ class RolloutStatuses:
     async def write(self, write_input: WriteRolloutInput) -> RolloutWritten:
         """Write the status. It replaces the list as a whole, so writing it twice is the same as once.
 
-        An event that is published twice is counted in the first one.
+        An event that is published twice is counted in the first one. A NodeRollout that was deleted and created again
+        starts over, so it gets neither.
         """
+        name = write_input.name
+        present = await self._kube.get(NODEROLLOUTS, name)
+        if present is None:
+            return RolloutWritten(exists=False)
         body = {"status": {"nodePools": status_rows(write_input.pools)}}
-        patched = await self._kube.patch(NODEROLLOUTS, write_input.name, body, subresource="status")
+        patched = await change(
+            self._kube,
+            NODEROLLOUTS,
+            name,
+            lambda _: body,
+            uid=write_input.uid or object_json.uid(present),
+            subresource="status",
+            read_object=present,
+        )
         if patched is not None:
             await self._announce(patched, write_input.announcements)
-        return RolloutWritten(exists=patched is not None)
+        return RolloutWritten()
 
     async def _announce(self, rollout: JsonObject, announcements: Sequence[RolloutAnnouncement]) -> None:
         pools: dict[str, JsonObject | None] = {}

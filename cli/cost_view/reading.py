@@ -21,6 +21,7 @@ from cli.cost_view.current_nodes import (
 )
 from cli.cost_view.report import CostReport
 from cli.cost_view.window import CostError, CostWindow
+from cli.record_faults import require_one_cluster, without_zone
 from cli.record_source import RecordSource
 from tenon.cost.attribution import Attribution, Measurement, attribute, measurement_of
 from tenon.cost.bill import Bill, Lifetime, bill_of
@@ -61,6 +62,8 @@ class CostReading:
         self._ask_aws = ask_aws
         self._bill = Bill([], [])
         self._region = ""
+        self._unplaced = 0
+        """How many entries have a time without a zone."""
         self._attribute = partial(attribute, measurements=())
 
     def of_now(self) -> CostReport:
@@ -122,6 +125,8 @@ class CostReading:
         self._attribute = partial(attribute, measurements=measurements, current_weights=current_weights)
         attribution = attribute(lifetimes, measurements, window.since, window.until, current_weights)
         by_instance = charges_by_instance(lifetimes, lambda lifetime: lifetime.cost(window.since, window.until))
+        if self._unplaced:
+            notes.append(without_zone(self._unplaced))
         notes += _notes_of_window(self._bill, attribution, window, has_current=current_weights is not None)
         return CostReport(
             grouping=self._grouping,
@@ -158,8 +163,20 @@ class CostReading:
         return cluster, nodes, disk_prices(cluster, prices), notes
 
     def _entries(self, source: RecordSource, since: datetime) -> Iterator[Entry]:
-        kinds = (LaunchEntry, RemovalEntry, CostEntry, CommandEndEntry)
-        return (entry for entry in source.entries(since) if isinstance(entry, kinds))
+        """Yield what the cost is computed from.
+
+        Raises:
+            RecordError: the record cannot be read, or has several clusters and none is named.
+        """
+        clusters: set[str] = set()
+        self._unplaced = 0
+        for entry in source.entries(since):
+            clusters.add(entry.cluster)
+            if entry.at.tzinfo is None:
+                self._unplaced += 1
+            elif isinstance(entry, LaunchEntry | RemovalEntry | CostEntry | CommandEndEntry):
+                yield entry
+        require_one_cluster(clusters)
 
     def _recent_entries(self, now: datetime) -> list[CostEntry]:
         """What the record says of who used the nodes lately, the latest last."""

@@ -48,8 +48,16 @@ class CostReport:
 
 def row_documents(report: CostReport) -> list[dict[str, Any]]:
     """Return the rows as JSON. The names of fields are for scripts: they only gain members."""
-    monthly = HOURS_A_MONTH if report.since is None else None
-    return [row_document(row, report.total, monthly) for row in report.rows]
+    return [row_document(row, report.total, _monthly(report)) for row in report.rows]
+
+
+def fields_of_rows(report: CostReport) -> list[str]:
+    """Return the fields that each row of this report has, also if there is none."""
+    return list(row_document(Row("", 0), 0, _monthly(report)))
+
+
+def _monthly(report: CostReport) -> float | None:
+    return HOURS_A_MONTH if report.since is None else None
 
 
 def to_document(report: CostReport) -> dict[str, Any]:

@@ -37,17 +37,17 @@ def read_window(since: str | None, from_: str | None, to: str | None, now: datet
             raise CostError("--to is the end of a window: name its start with --since or --from.")
         return None
     until = now if to is None else _time("--to", to)
-    start = until - _duration(since) if since is not None else _time("--from", from_ or "")
+    start = _before(until, since) if since is not None else _time("--from", from_ or "")
     if not start < min(until, now):
         raise CostError(f"The window from {time_text(start)} to {time_text(until)} has no time in the past.")
     return CostWindow(start, min(until, now), is_now=until >= now)
 
 
-def _duration(text: str) -> timedelta:
+def _before(until: datetime, text: str) -> datetime:
     try:
         if text.endswith("d") and text[:-1].isdecimal():
-            return timedelta(days=int(text[:-1]))
-        return parse_duration(text)
+            return until - timedelta(days=int(text[:-1]))
+        return until - parse_duration(text)
     except (ValueError, OverflowError):
         raise CostError(f"--since {text} is not a duration: write one such as 90m, 24h or 30d.") from None
 

@@ -17,7 +17,7 @@ from activities.ec2.catalogue import Catalogue
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import arn_of
 from activities.ec2.dry_runs import ALLOWED
-from activities.ec2.errors import EC2Error, translated
+from activities.ec2.errors import INVALID_REGION, EC2Error, translated
 from activities.ec2.price_tables import PriceTableError
 from activities.ec2.pricing import Pricing
 from cli.diagnosis.finding import DoctorFinding, fault, ok, unknown, warning
@@ -75,6 +75,8 @@ def check_aws(
 
 def unusable_credentials(region: str, error: EC2Error) -> DoctorFinding:
     """The finding for a call that was not sent, or whose credentials AWS does not accept."""
+    if error.code == INVALID_REGION:
+        return fault("AWS", f"AWS cannot be asked: {error}.", "correct AWS_REGION")
     remedy = "check the Pod Identity association or the role annotation of the ServiceAccount (docs/eks.md)"
     return fault("AWS", f"AWS does not answer in {region}: {error.explained.rstrip('.')}.", remedy)
 

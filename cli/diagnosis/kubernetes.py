@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from activities.kubernetes.bounded_concurrency import bounded
@@ -28,7 +29,8 @@ from tenon.kube import object_json
 from tenon.kube.conditions import condition, is_true, true_since
 from tenon.node.registration import JOINS_WITHIN, NOT_JOINED
 from tenon.sentences import first_few
-from worker.runtime.election.lease import is_tenons
+from worker.runtime.election.lease import LEASE_NAME, is_tenons
+from worker.settings import Settings
 
 CONCURRENCY = 8
 """Requests at the same time."""
@@ -38,14 +40,14 @@ SHOWN = 5
 """How many names a sentence lists at most."""
 
 
-async def check_kubernetes(kube: Kube, now: datetime) -> list[DoctorFinding]:
-    """Check the cluster that ``kube`` is connected to."""
+async def check_kubernetes(kube: Kube, now: datetime, settings: Settings | None) -> list[DoctorFinding]:
+    """Check the cluster that ``kube`` is connected to. ``settings``: the worker's; None if they cannot be used."""
     try:
         version = server_version(await kube.request("GET", "/version"))
     except ApiError as error:
         return [fault("API server", f"{str(error).rstrip('.')}.", "check KUBECONFIG and that the server is up")]
     findings = [ok("API server", f"The API server runs Kubernetes {version}.")]
-    for check in (_rights, check_definitions, _leader):
+    for check in (_rights, check_definitions, partial(_leader, settings=settings)):
         findings += await _guarded(check, kube)
     findings += await _guarded(_objects, kube)
     findings += await _guarded(lambda kube_client: _claims(kube_client, now), kube)
@@ -121,8 +123,11 @@ def _paths(schema: Mapping[str, Any], before: str) -> Iterator[str]:
             yield from _paths(schema[key], before)
 
 
-async def _leader(kube: Kube) -> list[DoctorFinding]:
-    leases = await kube.list(LEASES, field_selector="metadata.name=karpenter-leader-election")
+async def _leader(kube: Kube, settings: Settings | None) -> list[DoctorFinding]:
+    if settings is not None and settings.disable_leader_election:
+        return [unknown("leader", "DISABLE_LEADER_ELECTION is true, so no Lease shows whether a worker runs.")]
+    name = settings.leader_election_name if settings is not None else LEASE_NAME
+    leases = await kube.list(LEASES, field_selector=f"metadata.name={name}")
     holders = {
         f"{lease['metadata']['namespace']}/{lease['metadata']['name']}": str(
             (lease.get("spec") or {}).get("holderIdentity") or ""
@@ -137,7 +142,11 @@ async def _leader(kube: Kube) -> list[DoctorFinding]:
         sentence += ", unless the Lease has the event LeaseIgnored."
         return [warning("leader", sentence, "stop Karpenter, as docs/migrate.md says")]
     if not held_leases:
-        return [warning("leader", "No worker leads.", "start a worker, or look at the log of the one that runs")]
+        return [
+            warning(
+                "leader", f"No worker holds a Lease {name}.", "start a worker, or look at the log of the one that runs"
+            )
+        ]
     key, holder = min(held_leases.items())
     return [ok("leader", f"{holder} holds the Lease {key}.")]
 

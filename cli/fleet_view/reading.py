@@ -18,6 +18,7 @@ from typing import Any
 from activities import loggers
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
+from cli.connection import OF_EVERY_CLUSTER, not_kubernetes
 from cli.context import ContextError, resolve, worker_of_sandbox
 from cli.fleet_view.node_prices import aws_prices, region_of, table_prices
 from cli.fleet_view.watched_fleet import WatchedFleet
@@ -49,8 +50,12 @@ class Notes:
 
     def all(self) -> list[str]:
         """Return the sentences, without periods, the most important first."""
+        return [*self.of_kubernetes(), *filter(None, [self.temporal]), *self.prices]
+
+    def of_kubernetes(self) -> list[str]:
+        """Return the sentences about what the API server does not show, without periods."""
         complaints = list(self.watches.values())[:1]
-        return [*complaints, *filter(None, (self.not_served, self.forbidden, self.temporal)), *self.prices]
+        return [*complaints, *filter(None, (self.not_served, self.forbidden))]
 
 
 class LogNotes(logging.Handler):
@@ -99,6 +104,14 @@ async def read_once(control: WorkflowControl | None, *, ask_aws: bool) -> Fleet:
         return watched.fleet(notes.all())
 
 
+async def read_kubernetes() -> Fleet:
+    """Return the cluster as Kubernetes alone shows it, with list prices; its notes are about Kubernetes alone."""
+    notes = Notes()
+    async with watched_fleet(notes) as watched:
+        await read_prices(watched, notes, ask_aws=False)
+        return watched.fleet(notes.of_kubernetes())
+
+
 async def read_prices(watched: WatchedFleet, notes: Notes, *, ask_aws: bool) -> None:
     """Give the nodes the prices of a table, or of AWS if it is asked and answers in time."""
     region = region_of(watched.region)
@@ -123,6 +136,9 @@ async def watched_fleet(notes: Notes) -> AsyncIterator[WatchedFleet]:
     watching: asyncio.Task[None] | None = None
     try:
         await watched.prepare()
+        for plural in OF_EVERY_CLUSTER:
+            if plural in watched.missing:
+                raise FleetError(f"{not_kubernetes(kube.host, plural)}.")
         if watched.missing:
             notes.not_served = f"The cluster does not serve {' and '.join(watched.missing)}"
         if watched.forbidden:

@@ -70,6 +70,8 @@ def table_lines(fleet: Fleet, rows: Sequence[NodeRow], group: GroupBy, width: in
             body.append(_group_line(part))
         body += [chosen_layout.line(row, fleet.now) for row in part.rows]
     notes = [Text(f"{note}.", "dim") for note in fleet.notes]
+    if width is not None:
+        notes = [part for note in notes for part in _wrapped(note, width, 0, ONCE_LINES)]
     lines = [*summary(fleet, rows, width, ONCE_LINES), *body, *notes]
     return [_cut(line, width) if width is not None else line for line in lines]
 

@@ -150,6 +150,7 @@ class WorkflowControl:
         from temporalio.client import WorkflowQueryFailedError
         from temporalio.service import RPCError
 
+        from worker.runtime.temporal.encrypted_payloads import PayloadCodecError
         from workflows import names
 
         client = await self._connected()
@@ -158,6 +159,8 @@ class WorkflowControl:
                 return await call(client.get_workflow_handle(names.nodeclaim_id(self.cluster, claim)))
         except (RPCError, WorkflowQueryFailedError, TimeoutError) as error:
             raise ControlError(f"The workflow of {claim} does not answer ({_why(error)})") from None
+        except PayloadCodecError as error:
+            raise ControlError(f"The answer of {claim} cannot be read: {str(error).rstrip('.')}") from None
 
     async def _connected(self) -> Any:
         from worker.runtime.temporal.encrypted_payloads import PayloadCodecError

@@ -45,7 +45,9 @@ async def check(kube: Kube, leases: LeaseWatch, nodes: Sequence[NodePods], remai
             f"kubectl -n {namespace} scale deployment/{name} --replicas=0"
         )
     if not await shows_that_it_leads(leases):
-        raise DrainError(f"{NOBODY_LEADS}: start it first.")
+        raise DrainError(
+            f"{NOBODY_LEADS}: start it first, or name its Lease with --lease if that is not {leases.name}."
+        )
     tenons = sum(item.node.runs_tenon for item in nodes)
     if tenons > remain:
         raise DrainError(

@@ -17,8 +17,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.clock import utc_now
 from activities.kubernetes.bounded_concurrency import bounded
+from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
 from cli.actor import user_of_command
+from cli.console import printable
 from cli.fleet_view.reading import FleetError
 from cli.name_completion import node_names, pool_names
 from cli.nodes.impact import Impact, describe, impacts_of, sentence
@@ -190,7 +192,7 @@ async def _ask_all(
         _Target(name, client.get_workflow_handle(names.nodeclaim_id(context.cluster, claim)))
         for name, claim in claims.items()
     ]
-    now = utc_now().replace(microsecond=0)  # NodeClaims record whole seconds
+    now = await _server_time()
     answers = await bounded(targets, CONCURRENCY, lambda target: _ask(target, command, operator, now))
     accepted = [target for target, has_accepted in zip(targets, answers, strict=True) if has_accepted]
     status = REFUSED if len(accepted) < len(targets) else 0
@@ -199,12 +201,36 @@ async def _ask_all(
     return status
 
 
+async def _server_time() -> datetime:
+    """The time of the API server, in whole seconds as NodeClaims record it.
+
+    Workers measure the drain of a reboot from it, and the clock of an operator's machine may be wrong. Without the API
+    server, it is the only one.
+    """
+    try:
+        kube = await Kube.connect()
+    except ConfigError:
+        return utc_now().replace(microsecond=0)
+    try:
+        return await kube.server_time()
+    except ApiError as error:
+        print(
+            f"The clock of this machine is used, because the API server does not say the time: {error}", file=sys.stderr
+        )
+        return utc_now().replace(microsecond=0)
+    finally:
+        await kube.close()
+
+
 async def _ask(target: _Target, command: OperatorCommand, operator: Operator, now: datetime) -> bool:
     try:
-        await command.request(target.handle, target.name, operator, now)
+        has_answered = await command.request(target.handle, target.name, operator, now)
     except NodeError as error:
         print(error, file=sys.stderr)
         return False
+    if not has_answered:
+        print(f"{target.name}: no worker answers, and Temporal keeps the request until one runs", flush=True)
+        return True
     follow = f"; follow it with `tenon node show {target.name}`" if command.moves_pods else ""
     print(f"{target.name}: {command.done}{follow}", flush=True)
     return True
@@ -221,7 +247,7 @@ async def _follow(command: OperatorCommand, targets: Sequence[_Target], asked_at
         for target, state in zip(open_targets, states, strict=True):
             lines = [entry for entry in state.timeline if entry.at >= asked_at - SLACK] if state is not None else []
             for entry in lines[shown[target.name] :]:
-                print(f"{entry.at:%H:%M:%S}  {target.name}: {entry.text}", flush=True)
+                print(f"{entry.at:%H:%M:%S}  {target.name}: {printable(entry.text)}", flush=True)
             shown[target.name] = max(shown[target.name], len(lines))
             outcome = command.judge(state, asked_at)
             if outcome is None:

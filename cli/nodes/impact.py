@@ -48,6 +48,8 @@ async def impacts_of(choice: Choice) -> list[Impact]:
         watched.prices = table_prices(region_of(watched.region)).prices
         rows = chosen_rows(choice, watched.fleet().rows)
         pods = {row.claim: watched.pods_on(row.node) for row in rows}
+    for note in notes.of_kubernetes():
+        print(f"{note}.", file=sys.stderr)
     budgets = await _budgets() if any(pods.values()) else []
     now = utc_now()
     return [_impact(row, pods[row.claim], budgets, now) for row in rows]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -17,8 +16,8 @@ from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.errors import ApiError, ConfigError
 from cli.command_reading import CommandView, RunningCommands, open_command
 from cli.context import ContextError
-from cli.fleet_view.reading import FleetError, read_once
-from cli.nodes.workflows import connected
+from cli.fleet_view.reading import FleetError, read_kubernetes
+from cli.nodes.workflows import connected, neither_answers, refused
 from cli.refusals import (
     QUERY_TIMEOUT,
     RefusalsUnknownError,
@@ -32,6 +31,7 @@ from tenon.fleet.rows import NodeRow
 from tenon.fleet.waiting import with_waits
 from tenon.messages.provisioning import LaunchReport, PendingPods, PurchasePause
 from tenon.node.state import NodeState, Stage
+from worker.runtime.temporal.encrypted_payloads import PayloadCodecError
 from worker.runtime.temporal.temporal_client import TemporalError
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
@@ -66,6 +66,10 @@ class NodeList:
     """The pods for which no node is bought."""
     commands: Sequence[CommandView] = ()
     """The disruption commands that wait for an approval."""
+    present: Collection[str] = ()
+    """All NodeClaims, also those of rows that are not wanted."""
+    notes: Sequence[str] = ()
+    """What the list goes without, and why, in sentences."""
 
     @property
     def is_empty(self) -> bool:
@@ -93,41 +97,44 @@ async def read_list(
         running_commands: what was read of commands before, for a list that is read again and again.
 
     Raises:
-        FleetError, ApiError, ConfigError: neither Kubernetes nor Temporal answers.
-        TemporalError: only Temporal knows which nodes are blocked, and it does not answer.
+        NodeError: neither Kubernetes nor Temporal answers.
+        TemporalError, ContextError, RPCError: only Temporal knows which nodes are blocked, and it does not answer.
     """
-    in_kubernetes, in_temporal = await asyncio.gather(_kubernetes_rows(), _executions(cluster), return_exceptions=True)
+    in_kubernetes, in_temporal = await asyncio.gather(read_kubernetes(), _executions(cluster), return_exceptions=True)
     for problem in (in_kubernetes, in_temporal):
         if isinstance(problem, BaseException) and not isinstance(
-            problem, FleetError | ApiError | ConfigError | TemporalError | ContextError
+            problem, FleetError | ApiError | ConfigError | TemporalError | ContextError | RPCError
         ):
             raise problem
+    notes = [f"{note}." for note in in_kubernetes.notes] if isinstance(in_kubernetes, Fleet) else []
     if isinstance(in_temporal, BaseException):
-        if blocked or isinstance(in_kubernetes, BaseException):
+        if isinstance(in_kubernetes, BaseException):
+            raise neither_answers(in_kubernetes, in_temporal)
+        if blocked:
             raise in_temporal
-        print(f"From Kubernetes alone, without blocked nodes: {in_temporal}", file=sys.stderr)
-        return NodeList([row for row in in_kubernetes.rows if row.claim and selects(row)], utc_now())
+        why = refused(in_temporal) if isinstance(in_temporal, RPCError) else in_temporal
+        notes.append(f"From Kubernetes alone, without blocked nodes: {why}")
+        rows = [row for row in in_kubernetes.rows if row.claim]
+        present = {row.claim for row in rows}
+        return NodeList([row for row in rows if selects(row)], utc_now(), present=present, notes=notes)
     client, name, executions = in_temporal
     kubernetes_answers = not isinstance(in_kubernetes, BaseException)
     if isinstance(in_kubernetes, BaseException):
-        print(f"From Temporal alone, without Nodes, use and prices: {in_kubernetes}", file=sys.stderr)
+        notes.append(f"From Temporal alone, without Nodes, use and prices: {in_kubernetes}")
         in_kubernetes = Fleet([], [], [], utc_now())
     joined = _joined(in_kubernetes.rows, executions, kubernetes_answers=kubernetes_answers)
     rows = [row for row in joined if selects(row) and (row.is_blocked or not blocked)]
-    states = await _states(client, name, [row.claim for row in rows if row.is_blocked])
-    commands = await _waiting_commands(running_commands or RunningCommands(), client, name, in_kubernetes.rows)
+    present = {row.claim for row in joined}
+    states = await _states(client, name, [row.claim for row in rows if row.is_blocked], notes)
+    commands = await _waiting_commands(running_commands or RunningCommands(), client, name, in_kubernetes.rows, notes)
     rows = with_waits(rows, map(open_command, commands), in_kubernetes.frozen)
     reasons = {_claim_of(execution): _text(execution, names.REASON.name) for execution in executions}
     if not blocked:
-        return NodeList(rows, utc_now(), reasons, states)
-    refusals = await _or_nothing(refusals_of(client, name), LaunchReport())
-    pauses = await _or_nothing(purchase_pauses_of(client, name), ())
-    unplaced = _still_pending(await _or_nothing(unplaced_pods_of(client, name), ()), in_kubernetes)
-    return NodeList(rows, utc_now(), reasons, states, refusals, pauses, unplaced, commands)
-
-
-async def _kubernetes_rows() -> Fleet:
-    return await read_once(None, ask_aws=False)
+        return NodeList(rows, utc_now(), reasons, states, present=present, notes=notes)
+    refusals = await _or_nothing(refusals_of(client, name), LaunchReport(), notes)
+    pauses = await _or_nothing(purchase_pauses_of(client, name), (), notes)
+    unplaced = _still_pending(await _or_nothing(unplaced_pods_of(client, name), (), notes), in_kubernetes)
+    return NodeList(rows, utc_now(), reasons, states, refusals, pauses, unplaced, commands, present, notes)
 
 
 def _still_pending(groups: Sequence[PendingPods], fleet: Fleet) -> list[PendingPods]:
@@ -140,13 +147,13 @@ def _still_pending(groups: Sequence[PendingPods], fleet: Fleet) -> list[PendingP
 
 
 async def _waiting_commands(
-    running_commands: RunningCommands, client: Client, cluster: str, rows: Sequence[NodeRow]
+    running_commands: RunningCommands, client: Client, cluster: str, rows: Sequence[NodeRow], notes: list[str]
 ) -> list[CommandView]:
     names_of_nodes = {row.claim: row.node for row in rows if row.node}
     try:
         return await running_commands.awaiting_approval(client, cluster, names_of_nodes)
     except RPCError as error:
-        print(f"The commands under way cannot be read: {error}", file=sys.stderr)
+        notes.append(f"The commands under way cannot be read: {error}")
         return []
 
 
@@ -209,23 +216,23 @@ def _text(execution: WorkflowExecution, name: str) -> str:
     return str(_value(execution, name) or "")
 
 
-async def _states(client: Client, cluster: str, claims: Sequence[str]) -> dict[str, NodeState]:
+async def _states(client: Client, cluster: str, claims: Sequence[str], notes: list[str]) -> dict[str, NodeState]:
     async def state(claim: str) -> NodeState | None:
         handle = client.get_workflow_handle_for(NodeClaimWorkflow.run, names.nodeclaim_id(cluster, claim))
         try:
             return await handle.query(NodeClaimWorkflow.status, rpc_timeout=QUERY_TIMEOUT)
-        except (WorkflowQueryFailedError, RPCError) as error:
-            print(f"{claim} does not say what blocks it: {error}", file=sys.stderr)
+        except (WorkflowQueryFailedError, RPCError, PayloadCodecError) as error:
+            notes.append(f"{claim} does not say what blocks it: {error}")
             return None
 
     answers = await bounded(claims, CONCURRENCY, state)
     return {state.claim.name: state for state in answers if state is not None}
 
 
-async def _or_nothing(answer: Awaitable[T], nothing: T) -> T:
+async def _or_nothing(answer: Awaitable[T], nothing: T, notes: list[str]) -> T:
     """Return the answer of the provisioner's workflow, or ``nothing`` if it does not answer."""
     try:
         return await answer
-    except RefusalsUnknownError as error:
-        print(error, file=sys.stderr)
+    except (RefusalsUnknownError, PayloadCodecError) as error:
+        notes.append(str(error))
         return nothing

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from activities.clock import utc_now
-from cli.console import output_console
+from cli.console import output_console, printable
 from cli.nodes.listing import NodeList
 from cli.nodes.stuck import with_remedies, without_nodes_documents, without_nodes_markdown
 from cli.nodes.table import list_lines
@@ -38,13 +38,15 @@ class ListOutput(StrEnum):
 
 def print_list(nodes: NodeList, rows: Sequence[NodeRow], output: ListOutput, *, blocked: bool) -> None:
     """Print all nodes, or the blocked ones. ``rows``: those of the list, in the order to print them."""
+    for note in nodes.notes:
+        print(note, file=sys.stderr)
     scarce = shortages(nodes.refusals.unavailable, utc_now())
     if output is ListOutput.JSON:
         documents = [_document(nodes, row) for row in rows]
         print(json.dumps([*documents, *without_nodes_documents(nodes, scarce)], indent=2))
         return
     if output is ListOutput.CSV:
-        print(_csv([_facts_of(nodes, row) for row in rows]), end="")
+        print(printable(_csv([_facts_of(nodes, row) for row in rows])), end="")
         return
     if output is ListOutput.NAME:
         for row in rows:
@@ -55,7 +57,7 @@ def print_list(nodes: NodeList, rows: Sequence[NodeRow], output: ListOutput, *, 
         return
     if rows:
         _print_rows(nodes, rows, output)
-    console = Console()
+    console = output_console()
     blocked_nodes = [
         with_remedies(f"**{name}**: {blocked_text(state)}", remedies(state))
         for name, state in nodes.states.items()
@@ -90,11 +92,11 @@ def width_of(console: Console, output: ListOutput) -> int | None:
 
 def _print(console: Console, markdown: str) -> None:
     if console.is_terminal:
-        from rich.markdown import Markdown  # loads a large library, which only notes on a terminal need
+        from cli.markdown import print_markdown  # loads a large library, which only notes on a terminal need
 
-        console.print(Markdown(markdown))
+        print_markdown(console, markdown)
     else:
-        print(f"\n{markdown.replace('**', '')}")
+        print(f"\n{printable(markdown.replace('**', '', 2))}")
 
 
 def _facts_of(nodes: NodeList, row: NodeRow) -> dict[str, Any]:

@@ -31,8 +31,12 @@ DRAIN: RequestKind = (NodeClaimWorkflow.ask_drain, NodeClaimWorkflow.drain)
 FORCE_DRAIN: RequestKind = (NodeClaimWorkflow.ask_force_drain, NodeClaimWorkflow.force_drain)
 EXPIRE: RequestKind = (NodeClaimWorkflow.ask_expire, NodeClaimWorkflow.expire)
 KEEP: RequestKind = (NodeClaimWorkflow.ask_keep, NodeClaimWorkflow.keep)
-Request = Callable[[WorkflowHandle[Any, Any], str, Operator, datetime], Awaitable[None]]
-"""Asks the workflow of one node, by what the operator calls it, at a time. Raises NodeError if the node refuses."""
+Request = Callable[[WorkflowHandle[Any, Any], str, Operator, datetime], Awaitable[bool]]
+"""Asks the workflow of one node, by what the operator calls it, at a time. Returns whether it has answered.
+
+Raises NodeError if the node refuses.
+"""
+COMMAND_TIMELINE = "the timeline of the command"
 NO_REASON = "an operator's request"
 """What a reboot is for if the operator does not say why. Its condition and its events cannot say nothing."""
 
@@ -82,7 +86,6 @@ async def ask(
             answer: OperatorAnswer = await handle.execute_update(update, request, rpc_timeout=ANSWERED_WITHIN)
         except WorkflowUpdateRPCTimeoutOrCancelledError:
             await handle.signal(signal, request)
-            print("No worker answers. Temporal keeps the request until one runs.", file=sys.stderr)
             return False
     except WorkflowUpdateFailedError as error:
         raise NodeError(f"{name} refuses: {error.cause}") from None
@@ -101,8 +104,8 @@ def asking(request_kind: RequestKind, until: datetime | None = None) -> Request:
         name: str,
         operator: Operator,
         at: datetime,  # noqa: ARG001 - the workflow notes when the request arrives
-    ) -> None:
-        await ask(handle, name, request_kind, operator, until)
+    ) -> bool:
+        return await ask(handle, name, request_kind, operator, until)
 
     return request
 
@@ -113,7 +116,7 @@ def asking_to_reboot(drain_seconds: float | None) -> Request:
     ``drain_seconds``: how long pods are evicted first; None for the bound of the NodeClaim.
     """
 
-    async def request(handle: WorkflowHandle[Any, Any], name: str, operator: Operator, at: datetime) -> None:
+    async def request(handle: WorkflowHandle[Any, Any], name: str, operator: Operator, at: datetime) -> bool:
         if why := why_invalid(operator):
             raise NodeError(f"{name} is not asked: {why}")
         try:
@@ -137,5 +140,6 @@ def asking_to_reboot(drain_seconds: float | None) -> Request:
             raise NodeError(not_found(handle, error)) from None
         if not answer.accepted:
             raise NodeError(f"{name} does not reboot: {answer.why}.")
+        return True
 
     return request

@@ -66,6 +66,11 @@ def refused(error: RPCError) -> str:
     return f"Temporal refused: {error.message}."
 
 
+def neither_answers(kubernetes: BaseException, temporal: BaseException) -> NodeError:
+    """Return why a command that one of the two would be enough for cannot show anything, in a line for each."""
+    return NodeError(f"{kubernetes}\n{refused(temporal) if isinstance(temporal, RPCError) else temporal}")
+
+
 async def connected(cluster: str | None) -> tuple[Context, Client]:
     """Return the cluster of a command, and a client of its Temporal."""
     context = resolve(cluster)

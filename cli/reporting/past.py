@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from cli.record_faults import without_zone
 from cli.record_source import entries
 from cli.record_times import instant_of
 from tenon.record.entries import Entry
@@ -38,10 +39,10 @@ def read_entries(
         RecordError: the record cannot be read.
     """
     read: list[Entry] = []
-    without_zone = 0
+    unplaced = 0
     for entry in entries(record, since, cluster=cluster):
         if entry.at.tzinfo is None:
-            without_zone += 1
+            unplaced += 1
             continue
         read.append(slim(entry))
         if len(read) % EVERY == 0:
@@ -49,8 +50,8 @@ def read_entries(
         if len(read) > 2 * MOST:
             del read[:-MOST]
     notes = [] if len(read) <= MOST else [f"The record has too many entries: only the last {MOST:,} count"]
-    if without_zone:
-        notes.append(f"{without_zone:,} entries of the record have times without a zone, and do not count")
+    if unplaced:
+        notes.append(without_zone(unplaced))
     if not read:
         notes.append("The record has no entries of this time")
     return read[-MOST:], notes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import IO
 
@@ -45,7 +46,7 @@ class ShadowFile:
             self._database.execute("PRAGMA journal_mode=WAL")
             self._database.executescript(TABLES)
         except (sqlite3.Error, OSError) as error:
-            raise StoreError(f"{path} cannot be used as the state of tenon shadow: {error}") from error
+            raise _unusable(path, error) from error
         self._nodes: dict[str, tuple[object, ...]] = {}
         self._places: dict[str, PodPlace] = {}
 
@@ -120,10 +121,23 @@ class ShadowFile:
         """Keep the newest report, as JSON, for those who read the file."""
         self._database.execute("REPLACE INTO report VALUES (1, ?)", (document,))
 
-    def report(self) -> str | None:
-        """Return the newest report; None if there is none."""
-        row = self._database.execute("SELECT body FROM report").fetchone()
-        return None if row is None else str(row[0])
+
+def last_report(path: Path) -> str | None:
+    """Return the newest report in a file, as JSON; None if it has none yet. Changes nothing in the file.
+
+    Raises:
+        StoreError: it cannot be opened, or is no such file.
+    """
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as database:
+            row = database.execute("SELECT body FROM report").fetchone()
+    except sqlite3.Error as error:
+        raise _unusable(path, error) from error
+    return None if row is None else str(row[0])
+
+
+def _unusable(path: Path, error: Exception) -> StoreError:
+    return StoreError(f"{path} cannot be used as the state of tenon shadow: {error}")
 
 
 def _locked(path: Path) -> IO[bytes]:

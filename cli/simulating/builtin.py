@@ -21,6 +21,7 @@ from tenon.ec2.types.capacity import Item
 from tenon.scheduling.catalog import parse_catalog
 from tenon.scheduling.model import InstanceType
 
+REGION = "us-west-2"
 PACKED = Path(__file__).parent / "data" / "ec2-us-west-2.json.gz"
 READY = Path(__file__).parent / "data" / "ec2-us-west-2-types.json.gz"
 """The types of the catalogue as `ready_types` writes them."""

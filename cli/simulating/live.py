@@ -37,7 +37,7 @@ from activities.kubernetes.resources import (
     STORAGECLASSES,
     Resource,
 )
-from cli.connection import connected
+from cli.connection import OF_EVERY_CLUSTER, connected, not_kubernetes
 from tenon.apis import labels
 from tenon.manifests.faults import ManifestError, Source
 from tenon.provisioning.gates import FeatureGates
@@ -78,6 +78,8 @@ async def _read(objects: Objects, gates: FeatureGates, with_selectors: bool) -> 
             try:
                 objects_ = await kube.list(resource)
             except NotFoundError:
+                if resource.plural in OF_EVERY_CLUSTER:
+                    return [ManifestError(Source("the cluster"), not_kubernetes(kube.host, resource.plural))]
                 objects.note(f"the cluster has no {resource.plural}")
                 continue
             for body in objects_:

@@ -23,7 +23,7 @@ def reserved_places(view: PlanningView, notes: list[str]) -> Reserved:
     """The free places of capacity reservations."""
     from cli.simulating.reservations import read_places
 
-    return Reserved(read_places(_node_classes(view), notes), view.reserved_claims())
+    return Reserved(read_places(node_classes(view), notes), view.reserved_claims())
 
 
 def live_coverage(view: PlanningView, notes: list[str], *, live: bool) -> Coverage:
@@ -33,7 +33,7 @@ def live_coverage(view: PlanningView, notes: list[str], *, live: bool) -> Covera
         return NO_COVERAGE
     from cli.simulating.commitments import read_coverage
 
-    return read_coverage(_node_classes(view), list(view.all_claims()), notes)
+    return read_coverage(node_classes(view), list(view.all_claims()), notes)
 
 
 def scores_for(score_texts: Sequence[str], view: PlanningView, notes: list[str], *, live: bool) -> ScoresOf:
@@ -42,10 +42,10 @@ def scores_for(score_texts: Sequence[str], view: PlanningView, notes: list[str],
         return stated_scores.stated_scores(score_texts, notes)
     from cli.simulating.spot_scores import LiveScores
 
-    return LiveScores(_node_classes(view), notes).scores_of
+    return LiveScores(node_classes(view), notes).scores_of
 
 
-def _node_classes(view: PlanningView) -> Iterator[EC2NodeClass]:
+def node_classes(view: PlanningView) -> Iterator[EC2NodeClass]:
     """Yield the EC2NodeClasses of the NodePools."""
     names = {class_key(pool) for pool in view.node_pools()}
     return filter(None, (view.node_class(name) for name in sorted(names)))

@@ -5,15 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
+from cli.simulating import builtin
 from cli.simulating.cluster import FiledCache
 from tenon.apis import labels
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.ec2.types.capacity_reservations import region_of
 from tenon.kube.offerings import OfferingKey
 from tenon.provisioning.refused_types import refusals_among
 from tenon.scheduling.model import InstanceType, Pool
 from tenon.simulation.decisions import SolvedProblem
 from tenon.simulation.objects import Objects
 
-ONLY_BUILT_IN = "the built-in catalogue knows us-west-2 only: name one of your region with --catalog"
+ONLY_BUILT_IN = f"the built-in catalogue knows {builtin.REGION} only: name one of your region with --catalog"
+
+
+def other_region(node_classes: Iterable[EC2NodeClass]) -> str:
+    """Return why the built-in catalogue says nothing about these classes; empty if their subnets are in its region."""
+    regions = {region_of(subnet.zone) for node_class in node_classes for subnet in node_class.status.subnets} - {""}
+    if not regions or builtin.REGION in regions:
+        return ""
+    return (
+        f"the built-in catalogue knows {builtin.REGION} only, and the EC2NodeClasses have subnets in "
+        f"{', '.join(sorted(regions))}, so what Tenon buys there and why is not known: write a file with "
+        f"`tenon catalog {min(regions)}`, and name it with --catalog"
+    )
 
 
 def catalogue_notes(

@@ -18,8 +18,15 @@ from cli.missing_extra import missing, refuse
 from cli.simulating import builtin
 from cli.simulating.cluster import FiledCache, Pending, fill, floor_pods
 from cli.simulating.files import read_catalogue_file, read_files
-from cli.simulating.live_sources import live_coverage, live_open_commands, live_unavailable, reserved_places, scores_for
-from cli.simulating.notes import catalogue_notes, left_out_notes, object_notes
+from cli.simulating.live_sources import (
+    live_coverage,
+    live_open_commands,
+    live_unavailable,
+    node_classes,
+    reserved_places,
+    scores_for,
+)
+from cli.simulating.notes import catalogue_notes, left_out_notes, object_notes, other_region
 from tenon.apis.base import rfc3339
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.ec2.commitments.coverage import NO_COVERAGE
@@ -30,6 +37,7 @@ from tenon.errors import TenonError
 from tenon.kube.node_names import AmbiguousNameError
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_config
+from tenon.kube.timestamps import YEARS, format_instant, has_days_around
 from tenon.manifests.concatenated_json import with_separators
 from tenon.manifests.faults import ManifestError, Source, in_order, one_line
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
@@ -115,6 +123,17 @@ class Simulation:
     notes_on_others: Collection[str] = ()
     """Those of the notes that say of no pod why it waits: what EC2 refuses at all, and which NodePools overlap. The
     reason of a pod names what EC2 refuses that it could use."""
+    not_known: str = ""
+    """Why it is not known what Tenon buys: no catalogue is named, and the built-in one is of another region."""
+
+    def require_catalogue(self) -> None:
+        """Check that the catalogue is one of the cluster's region, so that the plan is one of this cluster.
+
+        Raises:
+            InputError: it is not.
+        """
+        if self.not_known:
+            raise InputError([ManifestError(Source("--catalog"), self.not_known)])
 
     @property
     def document(self) -> Document:
@@ -142,9 +161,10 @@ def simulated(scope: SimulationInput) -> PlanReport:
     """Return the report of a simulation, and print its notes.
 
     Raises:
-        InputError: the input cannot be used.
+        InputError: the input cannot be used, or the plan would be one of another region.
     """
     simulation = simulation_of(scope)
+    simulation.require_catalogue()
     for note in simulation.notes:
         print(f"note: {one_line(note)}", file=sys.stderr)
     return report(simulation.decision, simulation.document)
@@ -168,9 +188,8 @@ def simulation_of(scope: SimulationInput) -> Simulation:
         from cli.simulating.live import add_live_objects
 
         faults += add_live_objects(objects, simulation_settings.gates(), with_selectors=bool(default_spread))
-    instant = _instant(scope.now, faults)
+    instant = _instant(scope, objects, faults)
     types, catalogue_faults = read_catalogue_file(catalog)
-    instant = instant or (utc_now() if live else newest_instant(objects))
     finish(objects, instant)
     _stop_at([*faults, *catalogue_faults, *in_order(objects.faults), *_stated_faults(scope, types)])
     if not simulation_settings.gates().reserved_capacity:
@@ -216,9 +235,10 @@ def simulation_of(scope: SimulationInput) -> Simulation:
     )
     decision = decide(view, question, time.perf_counter)
     notes += decision.notes
+    not_known = other_region(node_classes(view)) if catalog is None else ""
     if catalog is None:
-        notes += catalogue_notes(decision, types, unavailable)
-    simulation = Simulation(view, cache, pending, question, decision, instant, notes, unavailable)
+        notes += [not_known] if not_known else catalogue_notes(decision, types, unavailable)
+    simulation = Simulation(view, cache, pending, question, decision, instant, notes, unavailable, not_known=not_known)
     simulation = replace(simulation, notes_on_others=frozenset((*refusal_notes, *decision.overlaps)))
     if not disruption:
         return simulation
@@ -291,14 +311,22 @@ def _default_spread(setting_text: str, objects: Objects, faults: list[ManifestEr
     return read_document(setting) if setting else default_spread
 
 
-def _instant(text: str | None, faults: list[ManifestError]) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        return rfc3339(text)
-    except ValueError as error:
-        faults.append(ManifestError(Source("--now"), str(error)))
-        return None
+def _instant(scope: SimulationInput, objects: Objects, faults: list[ManifestError]) -> datetime:
+    """The time of the decisions.
+
+    Raises:
+        InputError: the calendar has no days around it.
+    """
+    instant = utc_now() if scope.live else newest_instant(objects)
+    if scope.now is not None:
+        try:
+            instant = rfc3339(scope.now)
+        except ValueError as error:
+            faults.append(ManifestError(Source("--now"), str(error)))
+    if not has_days_around(instant):
+        sentence = f"{scope.now or format_instant(instant)} is not {YEARS}: state another time"
+        raise InputError([*faults, ManifestError(Source("--now"), sentence)])
+    return instant
 
 
 def _stop_at(faults: list[ManifestError]) -> None:

@@ -71,7 +71,7 @@ async def _tenon_objects(kube: Kube) -> tuple[list[JsonObject], list[JsonObject]
     )
 
 
-async def wait_until_lease_free(kube: Kube, name: str) -> None:
+async def wait_until_lease_free(kube: Kube, name: str, report: Callable[[str], None]) -> None:
     """Wait for the Lease of a killed worker to expire.
 
     Raises:
@@ -80,7 +80,7 @@ async def wait_until_lease_free(kube: Kube, name: str) -> None:
     before = await _held(kube, name)
     if not before:
         return
-    print(f"a worker holds the Lease {', '.join(before)}: waiting {LEASE_SECONDS:.0f} s for it to expire")
+    report(f"a worker holds the Lease {', '.join(before)}: waiting {LEASE_SECONDS:.0f} s for it to expire")
     for _ in range(round(LEASE_SECONDS / PAUSE)):
         await asyncio.sleep(PAUSE)
         renewed = [lease for lease, version in (await _held(kube, name)).items() if before.get(lease) != version]

@@ -130,16 +130,18 @@ async def switch(
         else:
             findings = await checks.before_handback(kube, karpenter)
         memory = await _fresh(options, remembered, watcher, stop_first=stop_first)
+        nodes = await kube.list(NODES, label_selector=labels.NODEPOOL)
+        steps = plan(memory.switch, node_states.unsettled(await watcher.claims(), nodes))
         if options.output == "table":
             output_console().print(findings_table(findings))
-            await _show_plan(watcher, memory)
+            await _show_plan(watcher, memory, steps)
         if any(finding.state is FindingState.FAULT for finding in findings):
             if options.output == "json":
-                print(_document(options, watcher, memory, findings, "refused", None))
+                print(_document(options, watcher, memory, findings, "refused"))
             raise SwitchError("Nothing was changed: correct the faults first.")
         if options.dry_run:
             if options.output == "json":
-                print(_document(options, watcher, memory, findings, "planned", None))
+                print(_document(options, watcher, memory, findings, "planned", steps))
             return 0
         confirm_beginning(SwitchError, yes=options.yes)
     elif options.dry_run:
@@ -153,7 +155,7 @@ async def switch(
         why_none = f"The nodes could not be compared with those from before: {error}"
     outcome = guide.memory.switch.phase.value if has_ended else "stuck"
     if options.output == "json":
-        print(_document(options, watcher, guide.memory, findings, outcome, changes))
+        print(_document(options, watcher, guide.memory, findings, outcome, changes=changes))
     else:
         _show_differences(changes, why_none)
         if guide.memory.switch.why_back:
@@ -251,15 +253,12 @@ def _report(sentence: str, *, to_stderr: bool) -> None:
     print(f"{utc_now():%H:%M:%S}  {sentence}", file=sys.stderr if to_stderr else sys.stdout, flush=True)
 
 
-async def _show_plan(watcher: Watcher, memory: Memory) -> None:
-    kube, begun = watcher.kube, memory.switch
-    karpenter = checks.available(await watcher.karpenter.read(kube))
-    tenon = checks.available(await watcher.tenon.read(kube))
+async def _show_plan(watcher: Watcher, memory: Memory, steps: Sequence[str]) -> None:
+    karpenter = checks.available(await watcher.karpenter.read(watcher.kube))
+    tenon = checks.available(await watcher.tenon.read(watcher.kube))
     count = len(memory.instances or ())
     print(f"Karpenter: {watcher.karpenter} ({karpenter}). Tenon: {watcher.tenon} ({tenon}). {counted(count, 'node')}.")
-    nodes = await kube.list(NODES, label_selector=labels.NODEPOOL)
-    unsettled = node_states.unsettled(await watcher.claims(), nodes)
-    for number, line in enumerate(plan(begun, unsettled), 1):
+    for number, line in enumerate(steps, 1):
         print(f"  {number}. {line}")
 
 
@@ -307,7 +306,8 @@ def _document(
     memory: Memory,
     findings: Sequence[DoctorFinding],
     outcome: str,
-    changes: NodeChanges | None,
+    steps: Sequence[str] = (),
+    changes: NodeChanges | None = None,
 ) -> str:
     document: dict[str, Any] = {
         "direction": options.direction.value,
@@ -315,7 +315,7 @@ def _document(
         "karpenter": str(watcher.karpenter),
         "tenon": str(watcher.tenon),
         "checks": [asdict(finding) for finding in findings],
-        "plan": plan(memory.switch, ()) if outcome == "planned" else [],
+        "plan": list(steps),
         "whyBack": memory.switch.why_back,
         "unchanged": changes.unchanged if changes else None,
         "bought": list(changes.bought) if changes else None,

@@ -25,6 +25,7 @@ from temporalio.common import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
+from cli.console import printable
 from tenon.errors import TenonError
 from tenon.messages.teardown import TeardownInput, TeardownReport
 from tenon.teardown import page
@@ -114,7 +115,11 @@ async def _show_progress(
         return shown  # no worker answers for a moment; the workflow waits for it
     lines = [line for line in progress.timeline if line.at > shown]
     for line in lines:
-        print(f"{line.at:%H:%M:%S}  {line.text}", file=sys.stderr if output == "json" else sys.stdout, flush=True)
+        print(
+            f"{line.at:%H:%M:%S}  {printable(line.text)}",
+            file=sys.stderr if output == "json" else sys.stdout,
+            flush=True,
+        )
     return lines[-1].at if lines else shown
 
 

@@ -107,7 +107,8 @@ class KubernetesReader:
 
     def consulted(self) -> Consulted:
         """What Kubernetes said as a whole."""
-        return Consulted(FactSource.KUBERNETES, "; ".join(dict.fromkeys(self._outcomes)) or "it answered")
+        outcome = "; ".join(dict.fromkeys(self._outcomes)) or "it answered"
+        return Consulted(FactSource.KUBERNETES, outcome, is_answer=self.is_complete)
 
     async def _list(self, *arguments: Any, **options: Any) -> list[JsonObject]:
         if self._kube is None:

@@ -34,6 +34,8 @@ class TemporalReader:
         self._cluster = cluster
         self._client = client
         self._outcomes = [fault] if fault else []
+        self._is_complete = client is not None
+        """Whether every question so far had an answer."""
 
     @classmethod
     async def open(cls, cluster: str) -> TemporalReader:
@@ -56,7 +58,7 @@ class TemporalReader:
         try:
             return await whole_name_in_temporal(self._client, self._cluster, name)
         except RPCError as error:
-            self._outcomes.append(f"the workflows of {name} cannot be listed: {error.message}")
+            self._failed(f"the workflows of {name} cannot be listed: {error.message}")
             return name
 
     async def claims_named(self, name: str) -> list[str]:
@@ -68,7 +70,7 @@ class TemporalReader:
         try:
             ids = [execution.id async for execution in self._client.list_workflows(query, limit=MAX_NAMESAKES)]
         except RPCError as error:
-            self._outcomes.append(f"the workflows of {name} cannot be listed: {error.message}")
+            self._failed(f"the workflows of {name} cannot be listed: {error.message}")
             return []
         return list(dict.fromkeys(workflow.rsplit("/", 1)[-1] for workflow in ids))
 
@@ -86,10 +88,12 @@ class TemporalReader:
                 return life_of_result(result, workflow)
             state = await handle.query(NodeClaimWorkflow.status, rpc_timeout=QUERY_TIMEOUT)
         except RPCError as error:
-            is_missing = error.status is RPCStatusCode.NOT_FOUND
-            self._outcomes.append(f"no workflow {workflow} (any more)" if is_missing else error.message)
+            if error.status is RPCStatusCode.NOT_FOUND:
+                self._outcomes.append(f"no workflow {workflow} (any more)")
+            else:
+                self._failed(error.message)
         except (WorkflowQueryFailedError, WorkflowFailureError, PayloadCodecError) as error:
-            self._outcomes.append(f"workflow {workflow} does not answer: {error}")
+            self._failed(f"workflow {workflow} does not answer: {error}")
         else:
             self._outcomes.append(f"workflow {workflow} answered")
             return life_of_state(state, workflow)
@@ -103,17 +107,22 @@ class TemporalReader:
             refusals = await refusals_of(self._client, self._cluster)
             pauses = await purchase_pauses_of(self._client, self._cluster)
         except RefusalsUnknownError as error:
-            self._outcomes.append(str(error))
+            self._failed(str(error))
             return []
         except PayloadCodecError as error:
-            self._outcomes.append(str(error).rstrip("."))
+            self._failed(str(error).rstrip("."))
             return []
         self._outcomes.append("the provisioner's workflow answered")
         return _of_pod(refusals, pauses, pod) if pod else _of_pool(refusals, pauses, pool)
 
     def consulted(self) -> Consulted:
         """What Temporal said as a whole."""
-        return Consulted(FactSource.TEMPORAL, "; ".join(self._outcomes) or "it knows nothing of it")
+        outcome = "; ".join(self._outcomes) or "it knows nothing of it"
+        return Consulted(FactSource.TEMPORAL, outcome, is_answer=self._is_complete)
+
+    def _failed(self, outcome: str) -> None:
+        self._is_complete = False
+        self._outcomes.append(outcome)
 
 
 def _of_pod(refusals: LaunchReport, pauses: Sequence[PurchasePause], pod: str) -> list[str]:

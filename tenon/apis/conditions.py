@@ -100,6 +100,21 @@ def clear_condition(conditions: Sequence[Condition], type_: str) -> list[Conditi
     return [condition for condition in conditions if condition.type != type_]
 
 
+def with_changes(
+    present: Sequence[Condition], before: Sequence[Condition], after: Sequence[Condition]
+) -> list[Condition]:
+    """Return the present conditions with what changed from ``before`` to ``after``.
+
+    What others have written or removed since ``before`` was read stays so.
+    """
+    old, new = ({condition.type: condition for condition in conditions} for conditions in (before, after))
+    changed = {type_ for type_ in {*old, *new} if old.get(type_) != new.get(type_)}
+    result = [condition for condition in present if condition.type not in changed or condition.type in new]
+    result = [new[condition.type] if condition.type in changed else condition for condition in result]
+    types = {condition.type for condition in result}
+    return [*result, *(condition for condition in after if condition.type in changed - types)]
+
+
 def set_root(
     conditions: Sequence[Condition],
     dependents: Sequence[str],

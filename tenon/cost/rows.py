@@ -244,9 +244,12 @@ def row_document(row: Row, total: int, monthly: float | None) -> dict[str, Any]:
     return document | {kind.value: dollars(row.parts[kind]) for kind in ConsumerKind if kind in row.parts}
 
 
-def to_csv(documents: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows as CSV, with the field names of the JSON in the first line."""
-    names = dict.fromkeys(name for document in documents for name in document)
+def to_csv(documents: Sequence[Mapping[str, Any]], fields: Iterable[str]) -> str:
+    """Return rows as CSV, with the field names of the JSON in the first line.
+
+    ``fields``: those that the first line has without any row.
+    """
+    names = dict.fromkeys([*fields, *(name for document in documents for name in document)])
     output = io.StringIO()
     writer = csv.DictWriter(output, fieldnames=list(names), restval="", lineterminator="\n")
     writer.writeheader()

@@ -6,7 +6,7 @@ and clocks, and times in sentences.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import MAXYEAR, MINYEAR, UTC, datetime
 
 
 def parse_instant(text: object) -> datetime | None:
@@ -23,6 +23,15 @@ def parse_instant(text: object) -> datetime | None:
         return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+YEARS = f"in the years {MINYEAR + 1} to {MAXYEAR - 1}"
+"""Those of `has_days_around`."""
+
+
+def has_days_around(instant: datetime) -> bool:
+    """Return whether the days before and after an instant are in the calendar, which windows and forecasts need."""
+    return MINYEAR < instant.astimezone(UTC).year < MAXYEAR
 
 
 def epoch_seconds(text: str | None) -> float:

@@ -162,6 +162,8 @@ class WriteRolloutInput(Message):
 
     cluster: str
     name: str
+    uid: str = ""
+    """The UID of the NodeRollout; empty before the first check."""
     pools: list[PoolProgress] = []
     announcements: list[RolloutAnnouncement] = []
 

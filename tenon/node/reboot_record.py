@@ -50,7 +50,10 @@ def request_text(request: RebootRequest) -> str:
 
 
 def has_ended(claim: ClaimRecord, request: RebootRequest) -> bool:
-    """Whether the NodeClaim says that this reboot is over."""
+    """Whether the NodeClaim says that this reboot is over.
+
+    A reboot that ended in the second of the request is the one before it.
+    """
     rebooting = claim.condition(REBOOTING)
     ended_at = parse_instant(rebooting.get("lastTransitionTime")) if rebooting.get("status") == "False" else None
     return ended_at is not None and ended_at > request.requested_at and request.requested_at in claim.reboots

@@ -1,4 +1,4 @@
-"""Reads a catalog of instance types from JSON, so that a plan does not need a cloud API."""
+"""Reads and writes a catalog of instance types as JSON, so that a plan does not need a cloud API."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from tenon.apis import labels
 from tenon.kube.requirements import DOES_NOT_EXIST, IN, Requirement, Requirements
-from tenon.resources import parse_resources
+from tenon.resources import format_resources, parse_resources
 from tenon.scheduling.model import InstanceType, Offering
 
 OFFERING_LABELS = frozenset({labels.ZONE, labels.CAPACITY_TYPE})
@@ -81,3 +81,30 @@ def _offering(entry: Mapping[str, Any]) -> Offering:
         reservation_type=entry.get("reservationType", labels.DEFAULT_RESERVATION) if reserved else "",
         reservation_interruptible=str(bool(entry.get("interruptible", False))).lower() if reserved else "",
     )
+
+
+def catalog_entry(instance_type: InstanceType) -> dict[str, Any]:
+    """Return the entry of a type that EC2 sells to everyone, from which `parse_catalog` makes the same type.
+
+    Places of capacity reservations are not part of it.
+    """
+    requirements = {
+        key: sorted(requirement.values)
+        for key, requirement in instance_type.requirements.items()
+        if key not in OFFERING_LABELS and key != labels.INSTANCE_TYPE
+    }
+    return {
+        "name": instance_type.name,
+        "requirements": requirements,
+        "capacity": format_resources(instance_type.capacity),
+        "overhead": format_resources(instance_type.overhead),
+        "offerings": [
+            {
+                "zone": offering.zone,
+                "zoneId": offering.zone_id,
+                "capacityType": offering.capacity_type,
+                "price": offering.price,
+            }
+            for offering in instance_type.offerings
+        ],
+    }

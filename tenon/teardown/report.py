@@ -30,6 +30,11 @@ MAX_LINES = 100
 VOLUME = "volume"
 VOLUME_STAYS = "EC2 does not delete it with its instance: delete it if no other cluster needs its data"
 
+LAST_STEP = (
+    "Remove Tenon, for example with `helm uninstall`, then run `tenon handback --cluster {}`. The worker starts some "
+    "workflows again as long as it runs, and this ends them."
+)
+
 
 def begin(teardown_input: TeardownInput, now: datetime) -> TeardownReport:
     """Return the report of a teardown that begins."""
@@ -149,8 +154,11 @@ def summary(report: TeardownReport) -> str:
     return ended + saved + rest
 
 
-def markdown(report: TeardownReport) -> str:
-    """Render the report for people, as a file or a page."""
+def markdown(report: TeardownReport, *, worker_runs: bool) -> str:
+    """Render the report for people, as a file or a page.
+
+    ``worker_runs``: whether a worker of the cluster carried it out. It starts some workflows again until it is removed.
+    """
     actor = f" by {report.by}" if report.by else ""
     reason = f" Reason: {report.reason}." if report.reason else ""
     ticket = f" Ticket: {report.ticket}." if report.ticket else ""
@@ -164,6 +172,7 @@ def markdown(report: TeardownReport) -> str:
         f"{sentence[:1].upper()}{sentence[1:]}.",
         *_section("Skipped", (f"{step}: {why}" for step, why in sorted(report.skipped.items()))),
         *_section("Left", (f"{item.kind} {item.name}: {item.why}" for item in report.leftovers)),
+        *_section("Last step", [LAST_STEP.format(report.cluster)] if worker_runs and not report.dry_run else []),
         *_section("Ended", (_ended_line(item) for item in report.ended)),
         *_section("Timeline (UTC)", (f"{line.at:%Y-%m-%d %H:%M:%S} {line.text}" for line in report.timeline)),
     ]

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,8 @@ class FakeFleet:
         self.objects: dict[str, list[Object]] = {path: [] for path in (NODES, PODS, CLAIMS, POOLS, CLASSES, EVENTS)}
         self.missing: set[str] = set()
         self.forbidden: set[str] = set()
+        self.clock_ahead = timedelta()
+        """By how much the clock of this API server is ahead of the test's."""
         self.ended = threading.Event()
 
     def add(self, path: str, body: Object) -> None:
@@ -207,6 +210,10 @@ def serving_fleet(fleet: FakeFleet, folder: Path) -> Iterator[Path]:
             self.send_header("Content-Type", "application/json")
             self.end_headers()
             self.wfile.write(json.dumps(body).encode())
+
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            assert timestamp is None
+            return format_datetime(datetime.now(UTC) + fleet.clock_ahead, usegmt=True)
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""

@@ -80,3 +80,29 @@ async def test_a_command_is_refused_for_a_time(temporal: WorkflowEnvironment, cl
     assert result.approval is not None
     assert result.approval.answer is ApprovalAnswer.REFUSED
     assert result.approval.by.endswith(" with tenon refuse")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        (("approve", "empty-1"), "the timeline of the command"),
+        (("refuse", "empty-1"), "the timeline of the command"),
+        (("disruptions", "cancel", "empty-1"), "the timeline of the command"),
+        (("node", "keep", "default-x1"), "the timeline of the node"),
+    ],
+)
+def test_a_terminal_is_asked_for_the_reason_with_where_people_read_it(
+    arguments: tuple[str, ...], place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("cli.nodes.requests.is_interactive", lambda: True)
+    monkeypatch.setenv("TENON_SANDBOX_DIR", str(tmp_path))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.delenv("CLUSTER_NAME", raising=False)
+    result = CliRunner().invoke(app, arguments, input="release\n")
+    assert f"Why (for {place}): " in result.stdout
+    assert result.stderr.startswith("Which cluster? ")
+
+
+async def test_a_command_is_refused_for_days(temporal: WorkflowEnvironment, cluster: str, tenon: Tenon) -> None:
+    answer = await asyncio.to_thread(tenon, "refuse", "nothing-1", "--for", "2d", "--reason", "no")
+    assert answer.stderr == "No command nothing-1 is under way: `tenon disruptions` shows those that wait.\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from google.protobuf.json_format import MessageToDict
 from temporalio.api.common.v1 import Payload
 
-from cli.codec_server import MAX_BODY, application
+from cli.codec_server import MAX_BODY, app, application
+from tests.command_line import invoke
 from worker.runtime.temporal.payload_codec import EncryptionCodec
 
 pytestmark = pytest.mark.integration
@@ -24,11 +26,16 @@ PLAIN = Payload(metadata={"encoding": b"json/plain"}, data=b'"i-0123456789abcdef
 
 
 @pytest.fixture
-def codec(tmp_path: Path) -> EncryptionCodec:
+def keys(tmp_path: Path) -> Path:
     file = tmp_path / "keys.yaml"
     secret = base64.b64encode(bytes(32)).decode()
     file.write_text(json.dumps({"keys": [{"name": "first", "secret": secret}]}))
-    return EncryptionCodec(file)
+    return file
+
+
+@pytest.fixture
+def codec(keys: Path) -> EncryptionCodec:
+    return EncryptionCodec(keys)
 
 
 @pytest_asyncio.fixture
@@ -89,3 +96,23 @@ async def test_the_browser_shows_why_something_is_refused(server: TestClient[Any
     answer = await server.post("/decode", json=body(unknown), headers={"Origin": UI})
     assert answer.status == 400
     assert answer.headers["Access-Control-Allow-Origin"] == UI
+
+
+def test_a_port_in_use_and_an_unknown_host_are_sentences(keys: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        in_use = invoke(app, ["--ui", UI, "--keys", str(keys), "--port", port])
+    assert (in_use.exit_code, in_use.stderr) == (
+        2,
+        f"error: 127.0.0.1 port {port} cannot be used (Address already in use): correct --host or --port.\n",
+    )
+    unknown = invoke(app, ["--ui", UI, "--keys", str(keys), "--host", "nowhere.invalid"])
+    assert unknown.exit_code == 2
+    assert unknown.stderr.startswith("error: nowhere.invalid port 8888 cannot be used (")
+
+
+@pytest.mark.parametrize("ui", ["temporal.example.com", "ftp://temporal.example.com", "https://", f"{UI}/namespaces"])
+def test_an_address_that_is_no_origin_of_a_page_is_refused(ui: str, keys: Path) -> None:
+    refused = invoke(app, ["--ui", ui, "--keys", str(keys), "--host", "nowhere.invalid"])
+    assert refused.exit_code == 2
+    assert f"{ui!r} is not an origin, such as https://temporal.example.com" in refused.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shlex
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -21,6 +22,7 @@ from cli.cost_view.window import CostError, read_window
 from cli.main import app
 from tenon.cost.rows import Dimension, Grouping, Row
 from tenon.cost.split import ConsumerKind
+from tenon.evolve import evolve
 from tenon.kube.timestamps import time_text
 from tenon.money import HOURS_A_MONTH, nanos
 from tenon.record.entries import CommandEndEntry, Entry
@@ -345,6 +347,51 @@ def test_the_export_has_the_cost_of_the_window(cost: Cost, tmp_path: Path) -> No
     assert {row["x_Cluster"] for row in rows} == {"test"}
 
 
+@pytest.mark.usefixtures("only_one")
+def test_entries_of_several_clusters_are_not_added_up(cost: Cost, tmp_path: Path) -> None:
+    other = [evolve(entry, cluster="other", id=f"other/{entry.id}") for entry in ledger()]
+    record = written(tmp_path / "record", *ledger(), *other)
+    for arguments in (("--since", "3h"), ("-o", "json")):
+        result = cost("--record", record, *arguments)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr == "The record has the clusters other, test: name one with --cluster.\n"
+    report = window(cost, record, "--cluster", "test")
+    assert report["total"] == {"cost": 0.6, "costPerHour": 0.3}
+
+
+@pytest.mark.usefixtures("only_one")
+def test_entries_whose_time_has_no_zone_do_not_count(cost: Cost, tmp_path: Path) -> None:
+    record = written(
+        tmp_path / "record", *ledger(), evolve(ledger()[1], id="x", at=NOW.replace(tzinfo=None) + 9 * HOUR)
+    )
+    report = window(cost, record)
+    assert report["total"] == {"cost": 0.6, "costPerHour": 0.3}
+    assert "1 entry of the record has a time without a zone, and does not count" in report["notes"]
+
+
+def test_csv_leaves_notes_to_standard_error(cost: Cost, fleet: FakeFleet) -> None:
+    notes = document(cost("-o", "json"))["notes"]
+    result = cost("-o", "csv")
+    assert result.stderr.splitlines() == [f"{note}." for note in notes]
+    header = result.stdout.splitlines()[0]
+    fleet.objects[CLAIMS].clear()
+    empty = cost("-o", "csv")
+    assert empty.stdout.splitlines() == ["name,kind,costPerHour,costPerMonth,share"]
+    assert header.startswith(empty.stdout.rstrip())
+
+
+@pytest.mark.usefixtures("only_one")
+def test_the_examples_of_the_help_work(cost: Cost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = written(tmp_path / "record", *ledger())
+    monkeypatch.chdir(tmp_path)
+    examples = cost("--help").stdout.partition("Examples:")[2].splitlines()
+    commands = [shlex.split(line)[2:] for line in examples if line.strip().startswith("tenon cost ")]
+    assert len(commands) > 2
+    for arguments in commands:
+        result = cost(*arguments, "--record", record)
+        assert result.exit_code == 0, result.stderr
+
+
 # Options
 
 
@@ -355,6 +402,7 @@ def test_the_export_has_the_cost_of_the_window(cost: Cost, tmp_path: Path) -> No
         (("--by", "label:"), "--by label: is not known"),
         (("--since", "1h"), "No record is named"),
         (("--since", "soon"), "--since soon is not a duration"),
+        (("--since", "999999d"), "--since 999999d is not a duration"),
         (("--since", "1h", "--from", "2026-01-01"), "--since and --from both name"),
         (("--to", "2026-01-01"), "--to is the end of a window"),
         (("--from", "yesterday"), "--from yesterday is not a time"),

@@ -15,7 +15,7 @@ import yaml
 
 from activities.ec2 import price_tables, pricing
 from activities.ec2.client import Ec2
-from activities.kubernetes.resources import CRDS, EC2NODECLASSES, NODECLAIMS
+from activities.kubernetes.resources import CRDS, EC2NODECLASSES, LEASES, NODECLAIMS
 from cli.diagnosis import aws, kubernetes
 from cli.diagnosis.aws import check_aws
 from cli.diagnosis.finding import DoctorFinding, FindingState
@@ -23,6 +23,7 @@ from cli.diagnosis.rights import RIGHTS, Right
 from sandbox.ec2.authorization.identities import ADMINISTRATOR_KEY, POLICY, environment, worker_key
 from tenon.node.registration import NOT_JOINED
 from tests.activities.node.fake_kube import Clock, FakeKube
+from tests.cli.test_switching import Cluster
 from tests.ec2.few_types import offer_few_types
 from tests.tenon.apis.generated import DEFINITIONS
 from worker.settings import Settings
@@ -103,6 +104,24 @@ def nodeclaim(name: str, *conditions: tuple[str, str, datetime, str]) -> dict[st
             ]
         },
     }
+
+
+async def test_the_leader_is_that_of_the_lease_with_the_workers_name() -> None:
+    kube = Cluster(Clock())
+    spec = {"holderIdentity": "tenon/tenon-1"}
+    kube.add(LEASES, {"metadata": {"name": "own", "namespace": "tenon"}, "spec": spec})
+    own_lease = Settings(cluster_name="sandbox", leader_election_name="own")
+    (leader,) = await kubernetes._leader(kube, own_lease)  # type: ignore[arg-type]
+    assert (leader.state, leader.sentence) == (FindingState.OK, "tenon/tenon-1 holds the Lease tenon/own.")
+    (leader,) = await kubernetes._leader(kube, Settings(cluster_name="sandbox"))  # type: ignore[arg-type]
+    assert leader.state is FindingState.WARNING, "no one holds the Lease with the usual name"
+
+
+async def test_without_leader_election_no_worker_needs_a_lease(kube: FakeKube) -> None:
+    settings = Settings(cluster_name="sandbox", disable_leader_election=True)
+    (leader,) = await kubernetes._leader(kube, settings)  # type: ignore[arg-type]
+    assert leader.state is FindingState.UNKNOWN
+    assert leader.sentence == "DISABLE_LEADER_ELECTION is true, so no Lease shows whether a worker runs."
 
 
 async def test_a_node_that_never_joins_points_to_the_access_entry(kube: FakeKube) -> None:

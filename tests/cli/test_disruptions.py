@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 from typer.testing import CliRunner, Result
@@ -145,6 +146,26 @@ async def test_without_temporal_the_nodeclaims_say_what_is_under_way(
     assert (row["command"], row["reason"]) == ("underutilized-7f3a", "Underutilized")
     assert row["nodes"] == ["ip-10-0-1-4.eu-central-1.compute.internal"]
     assert answer.stderr.startswith("From NodeClaims alone, without steps and ended commands: ")
+
+
+async def test_a_temporal_that_refuses_is_done_without(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def refuses(_cluster: object) -> Any:
+        raise RPCError("Namespace nope is not found", RPCStatusCode.NOT_FOUND, b"")
+
+    monkeypatch.setattr("cli.disruptions.connected", refuses)
+    with serving_fleet(varied_fleet(), tmp_path) as kubeconfig:
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        answer = await asyncio.to_thread(CliRunner().invoke, app, ["disruptions", "-o", "json"])
+    assert [row["command"] for row in json.loads(answer.stdout)] == ["underutilized-7f3a"]
+    assert answer.stderr == (
+        "From NodeClaims alone, without steps and ended commands: Temporal refused: Namespace nope is not found.\n"
+    )
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    neither = await asyncio.to_thread(CliRunner().invoke, app, ["disruptions"])
+    assert (neither.exit_code, neither.stdout) == (2, "")
+    kubernetes, temporal = neither.stderr.splitlines()
+    assert kubernetes.startswith("The Kubernetes client cannot be configured: ")
+    assert temporal == "Temporal refused: Namespace nope is not found."
 
 
 async def test_a_command_that_cannot_be_read_hides_no_other_one(temporal: WorkflowEnvironment, cluster: str) -> None:

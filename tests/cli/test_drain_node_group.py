@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from activities.kubernetes.client import EvictionAnswer
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import LEASES, NODES, PODS
+from cli.drain_node_group import app
 from cli.node_groups.group import ScalingGroup
 from cli.node_groups.nodes import read_nodes, read_waiting
 from cli.node_groups.passes import GroupDrain
@@ -201,3 +205,35 @@ async def test_a_group_of_another_cluster_is_refused(world: World) -> None:
     assert count_unjoined(world.group, nodes[1:]) == 1
     with pytest.raises(DrainError, match="None of the 3 instances of group web is a Node"):
         count_unjoined(world.group, [])
+
+
+@pytest.mark.parametrize(("lease", "status"), [("own", 0), ("karpenter-leader-election", 2)])
+async def test_tenon_leads_by_the_lease_that_is_named(
+    world: World, lease: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Renewed(Api):
+        async def list(self, resource: Any, **query: Any) -> list[dict[str, Any]]:
+            world.clock.instant += timedelta(seconds=2)
+            spec = {"holderIdentity": "tenon/1", "renewTime": str(world.clock.instant)}
+            self.add(LEASES, {"metadata": {"name": "own", "namespace": "tenon"}, "spec": spec})
+            return await super().list(resource, **query)
+
+        async def close(self) -> None:
+            """Nothing is open."""
+
+    kube = Renewed(world.clock)
+    kube.objects |= {key: body for key, body in world.kube.objects.items() if key[0] != LEASES.plural}
+
+    async def connected() -> Renewed:
+        return kube
+
+    monkeypatch.setattr("cli.drain_node_group.connected", connected)
+    monkeypatch.setattr("cli.node_groups.preconditions.LEASE_SECONDS", 0)
+    arguments = ["web", "--region", REGION, "--lease", lease, "--dry-run"]
+    result = await asyncio.to_thread(CliRunner().invoke, app, arguments)
+    assert result.exit_code == status, result.output
+    if status:
+        assert result.stderr == (
+            "Tenon does not lead, so nothing would buy nodes for the pods: start it first, "
+            "or name its Lease with --lease if that is not karpenter-leader-election.\n"
+        )

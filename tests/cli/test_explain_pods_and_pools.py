@@ -88,6 +88,14 @@ def test_a_pod_that_does_not_exist_is_one_sentence(tmp_path: Path) -> None:
     assert result.stderr == "shop/nope: is no pod of the cluster or of the input\n"
 
 
+def test_a_pod_is_looked_up_in_one_namespace(tmp_path: Path) -> None:
+    result = explain(tmp_path, "pod", "default/small", "-n", "other")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "default/small names a namespace, and --namespace another: other.\n"
+    assert explain(tmp_path, "pod", "default/small", "-n", "default").exit_code == 0
+    assert explain(tmp_path, "pod", "small", "-n", "other").stderr.startswith("other/small: is no pod")
+
+
 def test_a_nodepool_says_what_it_buys_and_what_it_may_lose(tmp_path: Path) -> None:
     result = explain(tmp_path, "nodepool", "default", "-o", "json")
     assert result.exit_code == 0, result.output

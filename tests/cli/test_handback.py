@@ -1,15 +1,19 @@
-"""``tenon handback`` against a real Temporal server: which workflows it ends, and which it leaves alone."""
+"""``tenon handback``: which workflows it ends, also without Deployments, and what it asks first."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
+from typer.testing import CliRunner, Result
 
 from activities.kubernetes.client import Kube
+from cli.handback import app
 from cli.switching.clearing import StillLeadsError, end_workflows, marks_removed, wait_until_lease_free
 from tests.workflows.waiting import until
 from worker.runtime.leader.garbage_collection_schedule import ensure_schedule
@@ -67,14 +71,66 @@ class Workers:
 @pytest.mark.asyncio(loop_scope="function")
 @pytest.mark.looptime
 async def test_no_workflow_is_ended_under_a_worker() -> None:
+    workers = cast("Kube", Workers("tenon/tenon-7d9f-x2x4k_7"))
     with pytest.raises(StillLeadsError, match="stop all workers first"):
-        await wait_until_lease_free(cast("Kube", Workers("tenon/tenon-7d9f-x2x4k_7")), "karpenter-leader-election")
+        await wait_until_lease_free(workers, "karpenter-leader-election", print)
 
 
 @pytest.mark.asyncio(loop_scope="function")
 async def test_a_karpenter_that_leads_already_is_nothing_to_wait_for() -> None:
     karpenter = Workers("karpenter-6d9f8c7b5-x2x4k_0e1c9c3e-7c51-4a6e-9f0a-2d1c1f6f8b11", "")
-    await wait_until_lease_free(cast("Kube", karpenter), "karpenter-leader-election")
+    await wait_until_lease_free(cast("Kube", karpenter), "karpenter-leader-election", print)
+
+
+class WithoutDeployments:
+    """A cluster that has neither Karpenter nor Tenon."""
+
+    host = "https://10.0.0.1"
+
+    async def list(self, *_: Any, **__: Any) -> list[dict[str, Any]]:
+        return []
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture
+def cleared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The clusters of which the workflows were ended."""
+    clusters: list[str] = []
+
+    async def clear(_kube: object, name: str, report: Callable[[str], None]) -> None:
+        clusters.append(name)
+        report(f"ended 3 workflows of cluster {name}")
+
+    async def connect() -> WithoutDeployments:
+        return WithoutDeployments()
+
+    monkeypatch.setattr("cli.handback.Kube.connect", connect)
+    monkeypatch.setattr("cli.handback.clear", clear)
+    return clusters
+
+
+def hand_back(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["--cluster", "prod", *arguments])
+
+
+def test_without_deployments_nothing_ends_before_a_person_agrees(cleared: list[str]) -> None:
+    """The context of the kubeconfig may be that of another cluster."""
+    refused = hand_back()
+    assert (refused.exit_code, cleared) == (2, [])
+    assert refused.stderr == "Nothing was changed: add --yes, because no one is at a terminal to confirm it.\n"
+    assert "https://10.0.0.1" in refused.stdout, "a person sees which cluster it is about"
+    done = hand_back("--yes")
+    assert (done.exit_code, cleared) == (0, ["prod"])
+    assert done.stdout.splitlines()[-1] == "You can start Karpenter now."
+
+
+def test_without_deployments_json_has_no_sentences(cleared: list[str]) -> None:
+    done = hand_back("--yes", "-o", "json")
+    assert (done.exit_code, cleared) == (0, ["prod"])
+    assert json.loads(done.stdout) == {"direction": "handback", "outcome": "done"}
+    assert "ended 3 workflows of cluster prod" in done.stderr
 
 
 def test_the_sentence_counts_nodes_and_nodeclaims_together() -> None:

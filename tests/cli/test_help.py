@@ -51,7 +51,7 @@ LEAVES = [path for path, command in ALL.items() if not isinstance(command, Typer
 
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
 def test_help_ends_with_examples_that_the_command_would_take(path: tuple[str, ...]) -> None:
-    """Each names commands and options that exist, so that whoever copies it gets no usage error."""
+    """Each has what the command requires and values that it takes, so that a copy of it is no usage error."""
     printed = CliRunner().invoke(app, [*path, "-h"], env=NARROW).stdout
     _, _, end = printed.partition("Examples:\n")
     lines = [line.strip() for line in end.splitlines()]
@@ -61,11 +61,12 @@ def test_help_ends_with_examples_that_the_command_would_take(path: tuple[str, ..
     for line in own:
         stages = line.rpartition(" -- ")[2].split(" | ")
         stage = next(stage for stage in stages if "tenon " in stage.partition("#")[0])  # the others feed or read it
-        words = shlex.split(stage.partition("tenon ")[2].partition(" > ")[0], comments=True)
+        words = shlex.split(stage.partition("tenon ")[2].partition(" > ")[0].rstrip(")"), comments=True)
         command, rest = app_command_of(words)
         options = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
         flags = {word.partition("=")[0] for word in rest if word.startswith("-") and word != "-"}
         assert flags <= options, f"{line}: {flags - options}"
+        command.make_context(line, rest)
 
 
 def app_command_of(words: list[str]) -> tuple[Any, list[str]]:

@@ -92,6 +92,14 @@ def test_a_table_says_what_happened_why_and_by_whom(tenon: History, record: str)
     assert lines[3].endswith("ann with tenon node")
 
 
+def test_a_message_in_the_record_cannot_steer_the_terminal(tenon: History, tmp_path: Path) -> None:
+    path = tmp_path / "record.jsonl"
+    path.write_text(line_of(evolve(removal(1), detail="the disk\x1b[2K is \x9bbroken")))
+    answer = tenon(*SINCE, "--record", str(path))
+    assert "Expired: the disk[2K is broken" in answer.stdout
+    assert not {"\x1b", "\x9b"} & set(answer.stdout)
+
+
 def test_a_table_of_launches_ends_with_what_they_cost_and_json_has_entries_only(tenon: History, record: str) -> None:
     question = (*SINCE, "--record", record, "--kind", "launch")
     assert tenon(*question).stdout.splitlines()[-1] == "1 node launched, $0.0960 an hour in all"
@@ -130,13 +138,38 @@ def test_the_newest_entries_are_shown_and_the_command_says_that_there_are_more(t
     assert "These are the newest 1 of 4 entries: --limit shows more." in answer.stderr
 
 
+def test_the_cluster_has_a_column_if_there_are_several(tenon: History, tmp_path: Path) -> None:
+    path = tmp_path / "record.jsonl"
+    path.write_text(f"{line_of(removal(1))}\n{line_of(removal(1, cluster='staging'))}\n")
+    lines = tenon(*SINCE, "--record", str(path)).stdout.splitlines()
+    assert lines[0].split() == ["Time", "(UTC)", "Kind", "About", "What", "Why", "By", "Cluster"]
+    assert {line.split()[-1] for line in lines[1:]} == {"prod", "staging"}
+    one_cluster = tenon(*SINCE, "--record", str(path), "--cluster", "prod")
+    assert "Cluster" not in one_cluster.stdout
+
+
+def test_entries_whose_time_has_no_zone_do_not_count(tenon: History, tmp_path: Path) -> None:
+    path = tmp_path / "record.jsonl"
+    path.write_text(f"{line_of(removal(1))}\n{line_of(removal(2, at=AT.replace(tzinfo=None)))}\n")
+    answer = tenon(*SINCE, "--record", str(path), "-o", "json")
+    assert len(kinds(answer)) == 1
+    assert "1 entry of the record has a time without a zone, and does not count." in answer.stderr
+
+
+def test_temporal_that_is_not_asked_is_mentioned(tenon: History, record: str) -> None:
+    answer = tenon("default-1", *SINCE, "--record", record)
+    assert (
+        "Temporal is not asked, because no cluster is named: name it with --cluster or CLUSTER_NAME." in answer.stderr
+    )
+
+
 def test_a_record_that_begins_late_is_mentioned(tenon: History, record: str) -> None:
     """It may have been rotated away, or begun only then."""
     answer = tenon("--since", "30d", "--record", record)
     assert "The oldest entry of the record in this time is of 2026-11-27 06:15:00 UTC." in answer.stderr
 
 
-@pytest.mark.parametrize(("since", "number"), [("1d", 4), ("31m", 1), ("2026-11-27T06:40", 1), ("2026-11-28", 0)])
+@pytest.mark.parametrize(("since", "number"), [("1d", 4), ("31m", 1), ("2026-11-27T06:40", 1), ("2026-11-27T07:00", 0)])
 def test_the_time_is_a_duration_or_a_date(tenon: History, record: str, since: str, number: int) -> None:
     assert len(kinds(tenon("--since", since, "--record", record, "-o", "json"))) == number
 
@@ -146,6 +179,8 @@ def test_the_time_is_a_duration_or_a_date(tenon: History, record: str, since: st
     [
         ((), 2, "Which history? Name a record with --record, or a cluster"),
         (("--since", "soon"), 2, "'soon' is no time: write 12h, 30d"),
+        (("--since", "1d", "--until", "2d", "--record", "RECORD"), 2, "has no time in the past"),
+        (("--since", "2030-01-01", "--record", "RECORD"), 2, "The time from 2030-01-01 00:00:00 UTC to "),
         (("--record", "/none/record.jsonl"), 2, "The record /none/record.jsonl cannot be read: No such file"),
         (("nobody", "--record", "RECORD"), 1, "Nothing about nobody is known since"),
     ],

@@ -1,4 +1,4 @@
-"""``tenon pause --list`` and ``tenon resume``: what they print of the pauses of a cluster."""
+"""``tenon pause`` and ``tenon resume``: what they print of the pauses of a cluster, and what they refuse."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ import re
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from activities.clock import utc_now
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import DISRUPTIONFREEZES
 from cli.main import app
+from cli.pauses import PauseError, resume
 from tenon.apis import labels
+from tests.activities.node.fake_kube import Clock, FakeKube
 from tests.cli.fleet_api import FREEZES, FakeFleet, serving_fleet, stamp
 
 pytestmark = pytest.mark.integration
@@ -58,3 +64,62 @@ def test_a_narrow_terminal_breaks_no_time(fleet: FakeFleet, monkeypatch: pytest.
     monkeypatch.setenv("COLUMNS", "60")
     output = run("pause", "--list").stdout
     assert re.search(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", output)
+
+
+async def not_connected() -> Any:
+    pytest.fail("it is refused before the cluster is asked")
+
+
+@pytest.mark.parametrize("arguments", [("pause", ""), ("pause", "gpu", "", "--for", "2h"), ("resume", "")])
+def test_an_empty_name_is_refused_and_stands_for_no_nodepool(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as that of a variable that is not set: without names, the commands are about all NodePools."""
+    monkeypatch.setattr("cli.pause.connected", not_connected)
+    monkeypatch.setattr("cli.resume.connected", not_connected)
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Invalid value for 'NAME': it is empty." in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("-o", "json"), "-o json goes with --list"),
+        (("--list", "gpu"), "--list shows all pauses"),
+        (("--list", "--for", "2h"), "--list shows all pauses"),
+        (("--list", "--reason", "release"), "--list shows all pauses"),
+    ],
+)
+def test_options_of_a_list_do_not_go_with_those_of_a_pause(
+    arguments: tuple[str, ...], sentence: str, fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pause(fleet, "pause-gpu", HOUR, "gpu")
+    monkeypatch.setattr("cli.pause.connected", not_connected)
+    result = run("pause", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert sentence in result.stderr
+
+
+async def test_the_pause_that_is_lifted_is_named_with_the_one_that_does_not_exist() -> None:
+    kube = FakeKube(Clock())
+    kube.add(DISRUPTIONFREEZES, {"metadata": {"name": "pause-a", "labels": {labels.PAUSE: "true"}}, "spec": {}})
+    with pytest.raises(PauseError, match=r"^Lifted: pause-a\. NodePool b has no pause of its own"):
+        await resume(cast("Kube", kube), ["a", "b"], utc_now())
+    assert kube.names(DISRUPTIONFREEZES) == []
+
+
+def test_a_pause_takes_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[Any] = []
+
+    async def pause_until(_pools: object, until: Any, _reason: str) -> list[str]:
+        ends.append(until)
+        return ["pause"]
+
+    monkeypatch.setattr("cli.pause._pause", pause_until)
+    before = utc_now()
+    assert run("pause", "--for", "2d").exit_code == 0
+    assert timedelta(days=2) <= ends[0] - before < timedelta(days=2, hours=1)
+    assert run("pause", "--for", "36501d").stderr.startswith(
+        "'36501d' is too long for a duration: the maximum is 36500d"
+    )

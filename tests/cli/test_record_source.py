@@ -96,6 +96,17 @@ def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
         list(entries(str(tmp_path / "none.jsonl")))
 
 
+WHOLE = gzip.compress(line_of(launch(1)).encode())
+
+
+@pytest.mark.parametrize("content", [WHOLE[:-9], b"not gzip", WHOLE[:20] + b"\xff" * 20], ids=["cut", "text", "noise"])
+def test_a_damaged_compressed_file_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "record.jsonl.gz"
+    path.write_bytes(content)
+    with pytest.raises(RecordError, match=r"^The record /.*record\.jsonl\.gz cannot be read: .*[^.]\.$"):
+        list(entries(str(path)))
+
+
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A bucket on a server of its own. All servers of a process have the same buckets, so each name is new."""
@@ -133,3 +144,12 @@ def test_only_the_objects_of_the_time_are_read_from_a_bucket(bucket: str) -> Non
 def test_a_bucket_that_cannot_be_read_is_named_with_what_to_check(bucket: str) -> None:
     with pytest.raises(RecordError, match=r"s3://nowhere-at-all/x cannot be read \(.*NoSuchBucket"):
         list(entries("s3://nowhere-at-all/x", cluster="prod"))
+
+
+@pytest.mark.integration
+def test_a_damaged_object_of_a_bucket_is_named(bucket: str) -> None:
+    key = "tenon/prod/2026/11/27/05/20261127T050000-broken.jsonl.gz"
+    for content in (WHOLE[:-9], b"not gzip"):
+        s3_client(REGION).put_object(Bucket=bucket, Key=key, Body=content)
+        with pytest.raises(RecordError, match=rf"^The record s3://{bucket}/{key} cannot be read: "):
+            list(entries(f"s3://{bucket}/tenon", cluster="prod"))

@@ -61,6 +61,20 @@ def test_list_says_what_holds_until_when_and_why(file: str) -> None:
     assert document["nodePools"]["web"]["floor"]["nodes"] == 2
 
 
+@pytest.mark.parametrize("command", ["list", "preview"])
+@pytest.mark.parametrize("at", ["9999-12-31", "0001-01-01"])
+def test_a_time_without_days_around_it_is_refused(file: str, command: str, at: str) -> None:
+    result = run(command, "-f", file, "--at", at)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"--at {at} is not in the years 2 to 9998: write a time such as 2026-01-31.\n"
+
+
+def test_notes_of_json_are_on_standard_error(file: str) -> None:
+    result = run("preview", "-f", file, "-o", "json")
+    assert json.loads(result.stdout)["nodePools"]
+    assert "so no cost is shown: --live adds the cluster's." in result.stderr
+
+
 def test_a_schedule_with_a_problem_is_named_and_the_others_are_shown(file: str, tmp_path: Path) -> None:
     bad = tmp_path / "bad.json"
     spec = BODY["spec"] | {"timeZone": "Europe/Belrin"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -118,6 +119,31 @@ def test_the_last_report_needs_no_cluster(tmp_path: Path) -> None:
     assert json.loads(printed.stdout)["cost"]["savedDollars"] == pytest.approx(2.0)
     page = CliRunner().invoke(app, ["--last", "--state", str(file), "-o", "html"])
     assert page.stdout.startswith("<!doctype html>")
+
+
+def test_a_last_report_of_another_version_is_a_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "shadow.db"
+    report = document(a_report())
+    del report["purchases"]
+    store = ShadowFile(file)
+    store.save_report(json.dumps(report))
+    store.close()
+    for form in ("table", "html"):
+        refused = CliRunner().invoke(app, ["--last", "--state", str(file), "-o", form])
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert refused.stderr == f"The report in {file} is of another version of Tenon: -o json prints it as it is\n"
+
+
+@pytest.mark.parametrize("table", ["report (day TEXT)", "other (id INTEGER)"])
+def test_the_last_report_of_another_database_is_a_sentence_and_changes_nothing(tmp_path: Path, table: str) -> None:
+    file = tmp_path / "other.db"
+    with closing(sqlite3.connect(file)) as database:
+        database.execute(f"CREATE TABLE {table}")
+    before = file.read_bytes()
+    refused = CliRunner().invoke(app, ["--last", "--state", str(file)])
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith(f"{file} cannot be used as the state of tenon shadow: no such ")
+    assert file.read_bytes() == before
 
 
 def test_the_table_has_both_and_what_differs() -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from cli.shadowing.store import ShadowFile
+
 pytestmark = pytest.mark.integration
 
 MANIFEST = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n"
@@ -32,3 +34,11 @@ def tenon(redirected: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def test_streams_that_do_not_work(tmp_path: Path, redirected: str, status: int, text: str) -> None:
     result = tenon(redirected, tmp_path)
     assert (result.returncode, result.stderr) == (status, text)
+
+
+def test_a_reader_of_the_last_report_may_leave(tmp_path: Path) -> None:
+    store = ShadowFile(tmp_path / "tenon-shadow.db")
+    store.save_report('{"notes": ["' + "long" * 100_000 + '"]}')
+    store.close()
+    result = tenon("shadow --last -o json | true", tmp_path)
+    assert (result.returncode, result.stderr) == (1, "")

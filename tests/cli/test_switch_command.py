@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from activities.kubernetes.errors import ApiError
-from activities.kubernetes.resources import CRDS, Resource
+from activities.kubernetes.resources import CRDS, NODECLAIMS, Resource
 from cli.switching import memory
 from cli.switching.command import WENT_BACK, Options, SwitchError, switch
 from cli.switching.memory import Memory
@@ -87,3 +90,16 @@ async def test_a_switch_that_has_ended_is_done_even_if_nodes_cannot_be_compared(
     async with cluster.turning():
         assert await switch(cluster.kube, options(), (KARPENTER, TENON), clear, unreachable) == 0  # type: ignore[arg-type]
     assert "could not be compared with those from before: no conversion webhook" in capsys.readouterr().out
+
+
+async def test_a_dry_run_says_the_same_in_a_table_and_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = world(karpenter=2, tenon=2)
+    metadata = {"name": "young", "labels": {"karpenter.sh/nodepool": "web"}}
+    cluster.kube.add(NODECLAIMS, {"metadata": metadata, "spec": {}, "status": {}})
+    dry = replace(options(), dry_run=True)
+    await switch(cluster.kube, dry, (KARPENTER, TENON), clear)  # type: ignore[arg-type]
+    printed = capsys.readouterr().out
+    await switch(cluster.kube, replace(dry, output="json"), (KARPENTER, TENON), clear)  # type: ignore[arg-type]
+    steps = json.loads(capsys.readouterr().out)["plan"]
+    assert any("now: NodeClaim young is not launched yet" in step for step in steps)
+    assert steps == re.findall(r"^  \d+\. (.*)$", printed, re.MULTILINE)

@@ -33,7 +33,7 @@ from cli.fleet_view import view_state
 from cli.fleet_view.keyboard import keys_of
 from cli.fleet_view.painter import Painter
 from cli.fleet_view.reading import LogNotes, Notes
-from cli.fleet_view.screen import screen, visible_rows
+from cli.fleet_view.screen import screen, table_lines, visible_rows
 from cli.fleet_view.view_state import Mode, Verb, ViewState, Wish, press
 from cli.fleet_view.watched_fleet import WatchedFleet
 from cli.main import app
@@ -339,6 +339,36 @@ def test_a_cluster_without_nodeclaims_shows_its_nodes(monkeypatch: pytest.Monkey
         document = json.loads(CliRunner().invoke(app, ["top", "-o", "json", "--no-aws"]).stdout)
     assert {node["disruption"] for node in document["nodes"]} == {"unmanaged"}
     assert "The cluster does not serve nodeclaims and nodepools" in document["notes"]
+
+
+def test_a_nodepool_or_a_zone_without_nodes_is_named(top: Top) -> None:
+    assert top("--pool", "nope").stderr == "NodePool nope does not exist, and no node is one of it.\n"
+    assert top("--zone", "nope", "-o", "json").stderr == "No node is in the zone nope.\n"
+    assert top("--pool", "batch", "--zone", "eu-central-1b").stderr == ""
+
+
+@pytest.mark.parametrize("command", [("top", "--once", "--no-aws"), ("pods",), ("simulate", "--live")])
+def test_a_server_without_nodes_is_no_empty_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """A wrong path in the kubeconfig, or a proxy, answers 404 to everything."""
+    with serving_fleet(FakeFleet(), tmp_path) as kubeconfig:
+        kubeconfig.write_text(re.sub('server: ("?[^"]*)', r"server: \1/wrong", kubeconfig.read_text()))
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        monkeypatch.delenv("CLUSTER_NAME", raising=False)
+        result = CliRunner().invoke(app, command)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "/wrong serves no nodes, so it is no Kubernetes API server: correct its address in the kubeconfig" in (
+        result.stderr
+    )
+
+
+def test_notes_that_are_printed_once_are_wrapped_and_not_cut(fleet: Fleet) -> None:
+    """Why Temporal does not answer stands at their end."""
+    note = f"From Kubernetes alone: {'Temporal cannot be reached, ' * 10}check TEMPORAL_ADDRESS"
+    printed = [line.plain for line in table_lines(replace(fleet, notes=[note]), fleet.rows, GroupBy.NONE, 80)]
+    assert f"{note}." in " ".join(printed)
+    assert max(map(len, printed)) <= 80
 
 
 def test_without_temporal_the_view_is_of_kubernetes_alone(top: Top, monkeypatch: pytest.MonkeyPatch) -> None:

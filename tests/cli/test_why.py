@@ -17,6 +17,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import PODS
 from cli.why import app, simulate_pod
 from cli.why_reading.kubernetes import KubernetesReader
+from tenon.evolve import evolve
 from tenon.kube.pool_reasons import NoPlace, Obstacle, ObstacleKind
 from tenon.record.lines import line_of
 from tenon.record.why.answer import FactSource
@@ -87,13 +88,33 @@ def test_what_nobody_knows_is_said_with_what_to_turn_on(tenon: Tenon, alone: Non
     assert done.stdout.startswith("No source knows anything of ip-10-0-0-99.")
     assert "RECORD_SINKS" not in done.stdout
     done = CliRunner().invoke(app, ["shop/web-1"])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
+    assert done.stdout.startswith("No source could be asked about shop/web-1.")
     assert "set the worker's RECORD_SINKS to a file or a bucket" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["", "pod/", "node/", "nodepool/", "pod/shop/", "shop/"])
+def test_a_name_that_is_empty_is_refused(alone: None, name: str) -> None:
+    """The API server answers such a request with all objects, as if the object existed."""
+    done = CliRunner().invoke(app, [name])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "empty" in done.stderr
+
+
+def test_entries_whose_time_has_no_zone_do_not_count(alone: None, tmp_path: Path) -> None:
+    first, *more = STORY
+    path = tmp_path / "record.jsonl"
+    entries = [*more, evolve(first, id="x", at=first.at.replace(tzinfo=None))]
+    path.write_text("".join(f"{line_of(entry)}\n" for entry in entries))
+    done = CliRunner().invoke(app, [NODE, "--record", str(path), "--since", "2026-01-01T00:00:00Z"])
+    assert done.exit_code == 0, done.output
+    assert "; 1 entry of the record has a time without a zone, and does not count." in done.stdout
 
 
 def test_a_record_that_cannot_be_read_is_a_note(alone: None, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [NODE, "--record", str(tmp_path / "missing.jsonl")])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
+    assert done.stdout.startswith(f"No source could be asked about {NODE}.")
     assert "missing.jsonl cannot be read: No such file or directory." in done.stdout
 
 

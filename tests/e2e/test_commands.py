@@ -59,4 +59,4 @@ async def test_the_questions_of_an_operator_are_answered_by_the_command(
     assert "a rotation" in drained
     (gone_row,) = [row for row in rows if row["node"] == node_name]
     assert await kube.get(NODECLAIMS, gone_row["nodeClaim"]) is None
-    assert "No node is selected." in (await asyncio.to_thread(tenon, "node", "drain", "--pool", "none")).stderr
+    assert "does not exist" in (await asyncio.to_thread(tenon, "node", "drain", "--pool", "none")).stderr

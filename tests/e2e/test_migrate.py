@@ -235,7 +235,7 @@ async def test_handback_leaves_the_cluster_as_karpenter_would_have_it(
         return lease is not None and bool(lease["spec"].get("holderIdentity"))
 
     await until(leads_again)
-    refused = await asyncio.to_thread(tenon, "handback")
+    refused = await asyncio.to_thread(tenon, "handback", "--yes")
     assert refused.returncode == 2
     assert "stop all workers first" in refused.stderr
     await story.pool.deploy(1, app="new", cpu="3")  # a node of Tenon's own goes the same way
@@ -243,7 +243,7 @@ async def test_handback_leaves_the_cluster_as_karpenter_would_have_it(
     await story.pool.settled(5)
     assert await asyncio.to_thread(story.worker.stop) == 0
     living, pods = story.living(), await story.pods_now()
-    done = await asyncio.to_thread(tenon, "handback")
+    done = await asyncio.to_thread(tenon, "handback", "--yes")
     assert done.returncode == 0, done.stderr
     assert await story.open() == set()
     claims, nodes = await story.pool.claims(), await story.pool.nodes()
@@ -331,7 +331,7 @@ async def test_n15_649_handback_in_the_middle_of_a_drain_a_reboot_and_a_repair_l
 
             await until(all_are_under_way, within=WITHIN)
             assert await asyncio.to_thread(story.worker.stop) == 0
-            done = await asyncio.to_thread(tenon, "handback")
+            done = await asyncio.to_thread(tenon, "handback", "--yes")
             assert done.returncode == 0, done.stderr
             claims = {claim["metadata"]["name"]: claim for claim in await pool.claims()}
             taints = {str(node["spec"]["providerID"]): node["spec"].get("taints") or [] for node in await pool.nodes()}

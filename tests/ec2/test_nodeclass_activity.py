@@ -95,6 +95,46 @@ async def test_a_class_that_waits_for_its_new_instance_profile_says_so_in_its_st
     assert world.recorder.events == []
 
 
+async def test_what_others_write_while_ec2_is_asked_stays_on_the_class(provider: Ec2Provider) -> None:
+    world = World(provider, "shared")
+    version_held = {
+        "type": "VersionHeld",
+        "status": "True",
+        "reason": "RolledOutInWaves",
+        "message": "web",
+        "lastTransitionTime": "2026-03-01T12:00:00Z",
+    }
+
+    def hold() -> None:
+        stored = world.kube.objects["ec2nodeclasses", "", "shared"]
+        stored["metadata"]["resourceVersion"] = "held"
+        stored.setdefault("status", {}).setdefault("conditions", []).append(version_held)
+
+    world.kube.before_patch += [lambda: None, hold]  # its finalizer is the first
+    assert (await world.resolve()).ready
+    conditions = await world.conditions()
+    assert (conditions["VersionHeld"][0], conditions["Ready"][0]) == ("True", "True")
+    written = len(world.kube.calls)
+    await world.resolve()
+    assert len(world.kube.calls) == written, "what is written already is not written again"
+
+
+async def test_a_class_that_was_created_again_gets_nothing_of_the_one_before(provider: Ec2Provider) -> None:
+    """It would be ready with subnets that it does not select, and nodes would be launched into them."""
+    world = World(provider, "again")
+
+    def create_again() -> None:
+        written = node_class({}, role="KarpenterNodeRole-sandbox").to_dict()
+        written["metadata"] = {"name": "again", "uid": "new", "generation": 1}
+        written["spec"]["subnetSelectorTerms"] = [{"id": "subnet-0123456789abcdef0"}]
+        world.kube.add(EC2NODECLASSES, written)
+
+    world.kube.before_patch += [lambda: None, create_again]
+    assert not (await world.resolve()).ready
+    conditions = await world.conditions()
+    assert (conditions["SubnetsReady"][:2], conditions["Ready"][0]) == (("False", "SubnetsNotFound"), "False")
+
+
 async def test_ec04_a_placement_group_that_is_no_longer_selected_leaves_the_status(
     provider: Ec2Provider, server: Server
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import activities.ec2
 from activities.ec2.price_tables import MAX_SIZE, PriceTableError, built_in_table, read_table, table_text
+from cli.fleet_view.node_prices import aws_prices, table_prices
 from cli.prices import app
 from sandbox.ec2.authorization.identities import environment, worker_key
 from tests.command_line import invoke
@@ -65,6 +66,9 @@ def test_prices_that_cannot_be_read_print_no_table(served: Any) -> None:
     unknown = invoke(app, ["us-wset-2"])
     assert (unknown.exit_code, unknown.stdout) == (2, "")
     assert "AWS lists no prices in USD for us-wset-2: correct the region." in unknown.stderr
+    misspelled = invoke(app, ["us_west_2"])
+    assert (misspelled.exit_code, misspelled.stdout) == (2, "")
+    assert "The list prices of us_west_2 cannot be read: " in misspelled.stderr
     served.world.judge.replace("sandbox", '{"Statement": []}')
     refused = invoke(app, ["us-west-2"])
     served.world.judge.replace("sandbox", None)
@@ -120,3 +124,8 @@ def test_aws130_a_file_that_is_no_table_of_the_region_is_refused(
 def test_aws130_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(PriceTableError, match=r"/none.json cannot be read \(No such file or directory\): write it"):
         read_table(f"{tmp_path}/none.json", "eu-central-1")
+
+
+def test_commands_show_the_prices_of_a_table_if_the_region_is_misspelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PRICE_TABLE", raising=False)
+    assert aws_prices("us_west_2") == table_prices("us_west_2")

@@ -17,7 +17,7 @@ from tests.local_server import running
 
 
 class ApiServer(BaseHTTPRequestHandler):
-    """Answers lists of what ``objects`` holds by plural; kinds that it does not hold are unknown to it."""
+    """Answers lists of what ``objects`` holds by plural; it knows only these kinds, and nodes and pods."""
 
     objects: dict[str, list[Any]]
     single: dict[str, Any]
@@ -27,10 +27,11 @@ class ApiServer(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         plural = self.path.partition("?")[0].rpartition("/")[2]
         self.methods.append(self.command)
-        entries = plural in self.objects or plural in self.single
+        objects = {"nodes": [], "pods": [], **self.objects}
+        entries = plural in objects or plural in self.single
         answer: Any = {"kind": "Status", "reason": "NotFound"}
         if entries:
-            answer = self.single.get(plural) or {"kind": "List", "items": self.objects[plural]}
+            answer = self.single.get(plural) or {"kind": "List", "items": objects[plural]}
         body = json.dumps(answer).encode()
         self.send_response(200 if entries else 404)
         self.send_header("Content-Type", "application/json")

@@ -31,3 +31,11 @@ def test_what_is_no_problem_is_refused(tmp_path: Path) -> None:
         done = CliRunner().invoke(app, ["--problem", str(path)])
         assert (done.exit_code, done.stdout) == (2, "")
         assert f"{path} cannot be read: " in done.stderr
+
+
+def test_options_that_a_problem_has_no_use_for_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "problem-1.json.gz"
+    path.write_bytes(gzip.compress(to_json(problem([pod("small", "500m")], pool()))))
+    done = CliRunner().invoke(app, ["--problem", str(path), "-f", "a.yaml", "-o", "json"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "leave out --filename, --output" in " ".join(done.stderr.split())

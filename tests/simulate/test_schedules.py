@@ -103,3 +103,16 @@ def test_manifests_without_a_time_need_one(tmp_path: Path) -> None:
 def test_a_schedule_with_a_fault_is_refused(tmp_path: Path) -> None:
     answer = simulate(tmp_path, "\n---\n".join((POOL, SCHEDULE.replace("Europe/Berlin", "Berlin"))))
     assert any("'Berlin' is not an IANA time zone" in fault for fault in answer.faults)
+
+
+@pytest.mark.parametrize("now", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"])
+def test_a_time_without_days_around_it_is_refused(tmp_path: Path, now: str) -> None:
+    answer = simulate(tmp_path, "\n---\n".join((SHARED, SCHEDULE)), "--disruption", "--now", now)
+    sentence = f"--now: {now} is not in the years 2 to 9998: state another time\n"
+    assert (answer.status, answer.out, answer.err) == (2, "", sentence)
+
+
+@pytest.mark.parametrize("now", ["9998-12-31T23:59:59Z", "0002-01-01T00:00:00Z"])
+def test_other_times_have_a_plan(tmp_path: Path, now: str) -> None:
+    text = "\n---\n".join((SHARED, deployment(), SCHEDULE, FREEZE))
+    assert simulate(tmp_path, text, "--disruption", "--now", now).status == 0

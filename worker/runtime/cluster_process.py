@@ -23,6 +23,7 @@ from activities.kubernetes.events import EventRecorder
 from worker.cache.cluster import ClusterCache
 from worker.controllers.interruption.confirmation import InstanceReader
 from worker.controllers.interruption.notices import InterruptionController
+from worker.controllers.interruption.scheduled_changes import ScheduledChangeLimit
 from worker.controllers.node.startup_cordon import StartupCordonController
 from worker.own_namespace import own_namespace
 from worker.runtime.assembly import Clients, connect, connect_for_leases, warm_up
@@ -74,12 +75,13 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
     readiness.checks.append(conflict.why_unknown)
     readiness.why = ""
     isolation = TemporalIsolation()
+    limit = ScheduledChangeLimit(cache)
 
     async def health(temporal: Connection) -> None:
         await watch_temporal(temporal, readiness, note=isolation.note)
 
     async def lead_when_elected(temporal: Connection) -> None:
-        await _lead_when_elected(settings, temporal, clients, cache, conflict, isolation, election)
+        await _lead_when_elected(settings, temporal, clients, cache, conflict, isolation, election, limit)
 
     try:
         await until_stopped(
@@ -96,7 +98,7 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
                     StartupCordonController(clients.kube.without_gate(), cache).run(), name="startup cordon"
                 ),
                 # Needs neither as well: see worker/controllers/interruption/notices.py.
-                *_read_interruptions(settings, connecting, clients, cache, conflict),
+                *_read_interruptions(settings, connecting, clients, cache, conflict, limit),
                 asyncio.create_task(connected(connecting, lead_when_elected), name="lead when elected"),
             ],
         )
@@ -115,6 +117,7 @@ def _read_interruptions(
     clients: Clients,
     cache: ClusterCache,
     conflict: LeaderConflict,
+    limit: ScheduledChangeLimit,
 ) -> list[asyncio.Task[None]]:
     """Start to read the interruption queue, if there is one, while no other controller leads."""
     if not settings.interruption_queue:
@@ -125,7 +128,14 @@ def _read_interruptions(
 
     async def read() -> None:
         await InterruptionController(
-            clients.kube, clients.recorder, cache, queue, settings.cluster_name, offerings.mark_unavailable, reader
+            clients.kube,
+            clients.recorder,
+            cache,
+            queue,
+            settings.cluster_name,
+            offerings.mark_unavailable,
+            reader,
+            limit,
         ).run()
 
     async def report(client: Client) -> None:
@@ -145,13 +155,15 @@ async def _lead_when_elected(
     conflict: LeaderConflict,
     isolation: TemporalIsolation,
     kube: Kube,
+    limit: ScheduledChangeLimit,
 ) -> None:
     """``kube`` is used only for the Lease, so that nothing else delays a renewal."""
 
     async def lead() -> None:
         definitions = asyncio.create_task(reconcile_definitions(clients.kube, settings), name="definitions")
         try:
-            await leader.lead(settings, temporal, clients, cache)
+            with limit.leading():
+                await leader.lead(settings, temporal, clients, cache, limit)
         finally:
             definitions.cancel()
             await asyncio.gather(definitions, return_exceptions=True)

@@ -52,24 +52,34 @@ def why_cannot_surge(deployment: Object) -> str:
 
 
 def restart(deployment: Object, command: str, now: datetime) -> dict[str, Any]:
-    """Return the patch that restarts it for a command; empty if the command did so already."""
+    """Return the patch that restarts it for a command; empty if the command did so already.
+
+    It has the resource version, so that of two commands at the same instant only one restarts the Deployment.
+    """
     if object_json.annotations(deployment).get(labels.SURGED_FOR) == command:
         return {}
     return {
-        "metadata": {"annotations": {labels.SURGED_FOR: command}},
+        "metadata": {
+            "annotations": {labels.SURGED_FOR: command},
+            "resourceVersion": deployment["metadata"]["resourceVersion"],
+        },
         "spec": {"template": {"metadata": {"annotations": {RESTARTED_AT: format_instant(now)}}}},
     }
 
 
-def is_rolled_out(deployment: Object) -> bool:
-    """Return whether all its pods are new and available, and no old one is left."""
-    status, replicas = deployment.get("status") or {}, _replicas(deployment)
+def is_replacing_pods(deployment: Object) -> bool:
+    """Return whether a rollout is in progress: it lacks new pods, has old ones, or its controller has yet to see it."""
+    status = deployment.get("status") or {}
     updated = int(status.get("updatedReplicas") or 0)
     is_observed = int(status.get("observedGeneration") or 0) >= int(deployment["metadata"].get("generation") or 0)
     old_left = int(status.get("replicas") or 0) > updated
-    return (
-        is_observed and updated >= replicas and not old_left and int(status.get("availableReplicas") or 0) >= replicas
-    )
+    return not is_observed or updated < _replicas(deployment) or old_left
+
+
+def is_rolled_out(deployment: Object) -> bool:
+    """Return whether all its pods are new and available, and no old one is left."""
+    available = int((deployment.get("status") or {}).get("availableReplicas") or 0)
+    return not is_replacing_pods(deployment) and available >= _replicas(deployment)
 
 
 def _replicas(deployment: Object) -> int:

@@ -131,7 +131,12 @@ def _read(numbers: Mapping[str, int]) -> dict[str, int]:
 
 
 def with_arrival(text: str, at: datetime, times: Mapping[str, int], pods: Mapping[str, int]) -> str:
-    """Return the annotation with one more arrival, without those that are too old or for which there is no room."""
+    """Return the annotation with one more arrival, without those that are too old or for which there is no room.
+
+    An arrival that it has already stays the only one: the attempt of an activity is repeated, and moves no more pods.
+    """
+    if Arrival(at.replace(microsecond=0), times, pods) in read_arrivals(text):
+        return text
     documents = [json.dumps(_document(Arrival(at, times, pods)))]
     size = len(documents[0])
     for arrival in reversed(read_arrivals(text)):

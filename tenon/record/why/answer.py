@@ -47,6 +47,8 @@ class Consulted:
     source: FactSource
     outcome: str
     """Such as '12 entries since 2026-01-01', or why it could not be read; without a period."""
+    is_answer: bool = True
+    """Whether the source could be asked, and answered."""
 
 
 @dataclass(frozen=True, slots=True)

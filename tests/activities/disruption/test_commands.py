@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,7 +11,7 @@ import pytest
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.testing import ActivityEnvironment
 
-from activities.kubernetes.errors import ApiError
+from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.resources import DEPLOYMENTS, NODECLAIMS, PDBS
 from activities.node.cordon import withdraw
 from tenon.disruption.history.arrivals import Arrival, read_arrivals
@@ -245,6 +246,36 @@ async def test_wsh16_of_several_replicas_only_those_at_their_budgets_limit_are_r
     assert rollout.restarts == restarts
 
 
+async def test_wsh16_a_rollout_that_moves_the_pod_already_is_waited_for_and_not_restarted() -> None:
+    """Another command restarted it. A restart of its rollout would delay both, and be answered by the next restart."""
+    rollout = Rollout(World().put_live())
+    deployment = rollout.world.kube.objects["deployments", "default", "web"]
+    deployment["metadata"] |= {"generation": 2, "annotations": {"tenon.sh/surged-for": "drifted-2"}}
+    pods = [name for plural, _, name in rollout.world.kube.objects if plural == "pods"]
+
+    def moves() -> None:
+        for name in pods:
+            rollout.world.kube.objects.pop(("pods", "default", name), None)
+
+    rollout.world.clock.on_tick.append(moves)
+    assert await rollout.start() == ""
+    assert (rollout.restarts, rollout.world.clock.slept) == (0, 1)
+    assert deployment["metadata"]["annotations"] == {"tenon.sh/surged-for": "drifted-2"}
+
+
+async def test_wsh16_of_two_commands_at_the_same_instant_only_one_restarts_the_deployment() -> None:
+    rollout = Rollout(World().put_live())
+
+    def other_command() -> None:
+        metadata = rollout.world.kube.objects["deployments", "default", "web"]["metadata"]
+        metadata |= {"resourceVersion": "other", "annotations": {"tenon.sh/surged-for": "drifted-2"}}
+
+    rollout.world.kube.before_patch.append(other_command)
+    with pytest.raises(ConflictError):
+        await rollout.start()
+    assert rollout.restarts == 0
+
+
 async def test_wsh16_a_deployment_that_starts_no_new_pod_in_time_fails_the_command() -> None:
     rollout = Rollout(World().put_live(), works=False)
     assert await rollout.start() == "Deployment default/web has not replaced its pods in time"
@@ -263,15 +294,17 @@ async def test_wsh01_a_command_writes_down_where_its_pods_go_once_nothing_keeps_
     world = World().put_live().put_pods(pod("web-1"), pod("late-1"))
     arrivals = {REF.name: {"0a0b0c0d": 2}, "gone": {"0a0b0c0d": 1}}
     environment = ActivityEnvironment()
+    environment.info = replace(environment.info, scheduled_time=START)
     refused = await environment.run(steps(world).check_candidates, given("web-1", arrivals=arrivals))
     assert refused.failure
     assert "tenon.sh/moved-here" not in annotations_of(world)
     requests = {REF.name: {"0a0b0c0d": 3}}
-    await environment.run(
-        steps(world).check_candidates, given("web-1", "late-1", arrivals=arrivals, arriving_workloads=requests)
-    )
+    command_input = given("web-1", "late-1", arrivals=arrivals, arriving_workloads=requests)
+    for _ in range(2):
+        await environment.run(steps(world).check_candidates, command_input)
+        world.clock.instant += timedelta(seconds=5)
     (arrival,) = read_arrivals(annotations_of(world)["tenon.sh/moved-here"])
-    assert arrival == Arrival(world.clock(), {"0a0b0c0d": 2}, {"0a0b0c0d": 3})
+    assert arrival == Arrival(START, {"0a0b0c0d": 2}, {"0a0b0c0d": 3}), "another attempt moves no more pods"
 
 
 @pytest.mark.parametrize(("status", "failure"), [("False", ""), ("Unknown", ""), ("True", "recovers")])

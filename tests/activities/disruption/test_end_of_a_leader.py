@@ -35,7 +35,7 @@ class SlowRecorder(Recorder):
 async def test_events_about_budgets_held_nodes_and_approvals_are_given_up() -> None:
     at, recorder = Setting(managed("a", protected_by="it"), managed("b"), budgets=[{"nodes": "0"}]), SlowRecorder()
     at.disruptor._reporter = SituationReporter(at.view, recorder)
-    asked = OpenCommand(
+    open_command = OpenCommand(
         command="empty-1",
         reason="Empty",
         pool="default",
@@ -43,7 +43,7 @@ async def test_events_about_budgets_held_nodes_and_approvals_are_given_up() -> N
         until=START + timedelta(hours=1),
         awaits_approval=True,
     )
-    await at.disruptor.await_candidates(evolve(QUESTION, wait_seconds=1.0, ledger={"b": asked}))
+    await at.disruptor.await_candidates(evolve(QUESTION, wait_seconds=1.0, ledger={"b": open_command}))
     await asyncio.sleep(0)
     assert recorder.begun == {
         ("NodePool", "DisruptionBlocked"),

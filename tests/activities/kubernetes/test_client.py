@@ -7,6 +7,7 @@ import json
 import socket
 from asyncio.trsock import TransportSocket
 from contextlib import aclosing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,20 @@ async def test_list_follows_pages_and_names_the_kind(tmp_path: Path) -> None:
     assert [item["metadata"]["name"] for item in items] == ["a", "b"]
     assert items[0]["kind"] == "Pod"
     assert requests[1][2] == {"limit": "1", "fieldSelector": "spec.nodeName=x", "continue": "next"}
+
+
+async def test_each_answer_of_the_api_server_has_its_time(tmp_path: Path) -> None:
+    async def refuse(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=403, headers={"Date": "Sun, 01 Mar 2026 12:06:00 GMT"})
+
+    async def answer_without(request: web.Request) -> web.StreamResponse:
+        return web.Response(headers={"Date": "today"})
+
+    async with serve(refuse, tmp_path) as kube:
+        assert await kube.server_time() == datetime(2026, 3, 1, 12, 6, tzinfo=UTC)
+    async with serve(answer_without, tmp_path) as kube:
+        with pytest.raises(ApiUnreachableError, match="it does not say the time"):
+            await kube.server_time()
 
 
 async def test_not_found_is_not_an_error(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from datetime import timedelta
 from typing import Any
 
@@ -302,6 +303,19 @@ async def test_evt04_the_reason_of_what_deleted_the_claim_stays_the_first() -> N
     await delete_with_finalizer(world.kube, ClaimRecord.of(world.claim), INTERRUPTED)
     await run(world, reason=INTERRUPTED.reason)
     assert view_of(ClaimRecord.of(world.claim)).removals == (INTERRUPTED,)
+
+
+@pytest.mark.parametrize("shows", ["nothing", "reason"])
+async def test_a_claim_that_is_deleted_already_is_not_deleted_and_counted_again(shows: str) -> None:
+    """The cache of the controller that asks again may show nothing of the deletion yet, or only its reason."""
+    world = World().put_live()
+    cached = deepcopy(world.claim)
+    assert await delete_with_finalizer(world.kube, ClaimRecord.of(cached), INTERRUPTED)
+    if shows == "reason":
+        cached = deepcopy(world.claim)
+        del cached["metadata"]["deletionTimestamp"]
+    assert not await delete_with_finalizer(world.kube, ClaimRecord.of(cached), INTERRUPTED)
+    assert not await delete_with_finalizer(world.kube, ClaimRecord.of(world.claim), INTERRUPTED)
 
 
 async def test_evt04_a_deletion_does_not_wait_for_its_reason_which_is_recorded_afterwards() -> None:

@@ -236,13 +236,15 @@ async def test_n15_164_a_failed_reboot_tightens_the_deadline(present: str, remai
     assert sample("karpenter_nodes_reboots_total", result="recovery_timeout") == before + 1
 
 
-async def test_n15_165_a_node_that_stays_says_that_its_reboot_failed() -> None:
+@pytest.mark.parametrize("behind", [timedelta(), timedelta(minutes=3)], ids=["at-once", "slower-clock"])
+async def test_n15_165_a_node_that_stays_says_that_its_reboot_failed(behind: timedelta) -> None:
+    """``behind``: by how much the worker's clock is behind the one that the request is from."""
     world = live()
+    world.clock.instant -= behind
     await fence(world)
     failure = RebootFailure(
         **INPUT, request=request(), result=RebootResult.INVALID_REQUEST, message="bad bound", stays=True
     )
-    world.clock.instant += timedelta(seconds=1)
     for _ in range(2):
         await rebooting.end_failed(world.kube, world.recorder, failure, world.clock)
     assert world.status_of("Rebooting") == ("False", "RebootFailed")

@@ -6,6 +6,7 @@ import asyncio
 import getpass
 import socket
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 
+from activities.clock import utc_now
 from tenon.messages.reboot import RebootOutcome, RebootReply
+from tests.cli.fleet_api import FakeFleet, serving_fleet
 from tests.cli.nodes.blocked_node import NAME, Tenon, listed
 from tests.workflows.guarded_node import Guarded, state_of
 from tests.workflows.node_workflow import newest
@@ -33,7 +36,9 @@ async def test_a_request_that_no_worker_answers_is_kept_by_temporal(
     with temporal.with_time_skipping_disabled():
         answer = await asyncio.to_thread(tenon, "force-drain", NAME, "--cluster", cluster, "--reason", "it smokes")
         assert answer.exit_code == 0, answer.output
-        assert answer.stderr == "No worker answers. Temporal keeps the request until one runs.\n"
+        assert answer.stdout == f"{NAME}: no worker answers, and Temporal keeps the request until one runs\n"
+        keep = await asyncio.to_thread(tenon, "keep", NAME, "--cluster", cluster, "--reason", "debugging")
+        assert keep.stdout == answer.stdout, "it is not kept yet"
     async with serving(temporal.client, cluster, Guarded().all()):
         life = await newest(temporal.client, cluster).result()
     assert (life.reason, life.detail) == ("force_drain", "it smokes")
@@ -137,6 +142,24 @@ async def test_a_reboot_shows_its_steps_and_says_who_asked(
         long = await asyncio.to_thread(tenon, "reboot", NAME, "--cluster", cluster, "--reason", "x" * 9999)
         assert (long.exit_code, long.stdout) == (2, "")
         assert f"{NAME} is not asked: reason has 9999 characters" in long.stderr
+        await handle.terminate()
+
+
+async def test_a_reboot_drains_from_the_time_of_the_api_server(
+    temporal: WorkflowEnvironment, tenon: Tenon, cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The drain bound counts from the request. By a laptop whose clock is behind, it would be over before it begins."""
+    api = FakeFleet()
+    api.clock_ahead = timedelta(minutes=6)
+    begun = utc_now()
+    async with listed(temporal, cluster, RebootingWorld()) as handle:
+        with serving_fleet(api, tmp_path) as kubeconfig, temporal.with_time_skipping_disabled():
+            monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+            arguments = ("reboot", NAME, "--cluster", cluster, "--reason", "new kernel", "--no-wait")
+            answer = await asyncio.to_thread(tenon, *arguments)
+            assert answer.exit_code == 0, answer.output
+            (requested_at,) = (await state_of(handle)).reboots
+        assert requested_at - begun > timedelta(minutes=5)
         await handle.terminate()
 
 

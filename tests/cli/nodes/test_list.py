@@ -8,19 +8,24 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 from rich.console import Console
+from temporalio.service import RPCError, RPCStatusCode
 from typer.testing import CliRunner, Result
 
 from activities.clock import utc_now
 from cli.main import app
+from cli.nodes.listing import NodeList
+from cli.nodes.printed_list import ListOutput
 from cli.nodes.table import list_lines
+from cli.nodes.watching import watch
 from cli.nodes.workflows import claim_of, run
 from tenon.fleet.rows import NodeRow
 from tenon.kube.node_names import AmbiguousNameError
-from tests.cli.fleet_api import CLAIMS, serving_fleet, varied_fleet
+from tests.cli.fleet_api import CLAIMS, POOLS, serving_fleet, varied_fleet
 from tests.cli.test_top import read
 
 pytestmark = pytest.mark.integration
@@ -141,7 +146,14 @@ def test_a_selector_takes_the_oldest_nodes_and_none_that_leaves(node: Node) -> N
     result = node("drain", "--pool", "batch", "--max", "2", "--dry-run")
     node_names = [line.split()[0].partition(".")[0] for line in result.stdout.splitlines()[1:]]
     assert node_names == ["ip-10-0-2-8", "ip-10-0-1-7"]
-    assert node("drain", "--pool", "nope").stderr == "No node is selected.\n"
+
+
+def test_a_nodepool_that_does_not_exist_is_named(node: Node) -> None:
+    refused = node("drain", "--pool", "nope", "--dry-run")
+    assert (refused.exit_code, refused.stderr) == (2, "NodePool nope does not exist, and no node is one of it.\n")
+    listed = node("list", "--pool", "nope")
+    assert "NodePool nope does not exist, and no node is one of it.\n" in listed.stderr
+    assert "does not exist" not in node("list", "--pool", "batch").stderr
 
 
 def test_a_drain_of_nothing_in_particular_is_refused(node: Node) -> None:
@@ -151,3 +163,72 @@ def test_a_drain_of_nothing_in_particular_is_refused(node: Node) -> None:
         2,
         "Name the nodes, or select them with --selector and --pool, and not both.\n",
     )
+
+
+async def temporal_refuses(_cluster: object) -> Any:
+    raise RPCError("Namespace nope is not found", RPCStatusCode.NOT_FOUND, b"")
+
+
+def test_a_temporal_that_refuses_is_done_without_like_one_that_is_away(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For lack of a namespace, or with a key that has expired."""
+    monkeypatch.setattr("cli.nodes.listing.connected", temporal_refuses)
+    result = node("list", "-o", "name")
+    assert len(names_of(result)) == 10
+    why = "Temporal refused: Namespace nope is not found."
+    assert result.stderr == f"From Kubernetes alone, without blocked nodes: {why}\n"
+    blocked = node("list", "--blocked")
+    assert (blocked.exit_code, blocked.stdout, blocked.stderr) == (2, "", f"{why}\n"), "only Temporal knows them"
+
+
+def test_without_both_the_list_says_why_of_each(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = varied_fleet()
+    fleet.forbidden = {CLAIMS}
+    with serving_fleet(fleet, tmp_path) as kubeconfig:
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        for arguments in ((), ("--blocked",)):
+            result = node("list", *arguments)
+            assert (result.exit_code, result.stdout) == (2, "")
+            kubernetes, temporal = result.stderr.splitlines()
+            assert kubernetes == "you may not (Kubernetes API: 403 Forbidden)"
+            assert temporal.startswith("Which cluster? ")
+
+
+def test_a_cluster_without_the_crds_says_so_with_the_empty_list(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = varied_fleet()
+    fleet.missing = {CLAIMS, POOLS}
+    with serving_fleet(fleet, tmp_path) as kubeconfig:
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        for arguments in (("list",), ("drain", "-l", "team=a", "--dry-run")):
+            result = node(*arguments)
+            assert "The cluster does not serve nodeclaims and nodepools.\n" in result.stderr
+            assert result.stderr.endswith(("No nodes.\n", "No node is selected.\n"))
+
+
+async def test_a_watched_list_tells_nodes_that_are_gone_from_those_that_no_longer_match(
+    kubeconfig: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And says once what it goes without, and again only after it had that."""
+    monkeypatch.setattr("cli.nodes.watching.WATCH_SECONDS", 0)
+    first, second, *_ = [row for row in (await read(kubeconfig)).rows if row.claim]
+    claims, alone, now = {first.claim, second.claim}, "From Kubernetes alone.", utc_now()
+    lists = [
+        NodeList([first], now, present=claims, notes=[alone]),
+        NodeList([], now, present=set()),
+        NodeList([], now, present=set(), notes=[alone]),
+    ]
+
+    async def read_next() -> NodeList:
+        if not lists:
+            raise EOFError
+        return lists.pop(0)
+
+    with pytest.raises(EOFError):
+        await watch(NodeList([first, second], now, present=claims, notes=[alone]), read_next, ListOutput.WIDE)
+    printed = capsys.readouterr()
+    lines = [line for line in printed.out.splitlines() if not line.endswith("UTC")]
+    assert lines == [f"{second.name} no longer matches", f"{first.name} gone"]
+    assert printed.err == f"{alone}\n"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from tests.cli.nodes.blocked_node import NAME, Tenon, listed
+from tenon.messages.node import Operator
+from tests.cli.nodes.blocked_node import NAME, Tenon, blocked, listed
 from tests.workflows.guarded_node import BUDGET, Guarded, state_of
 from tests.workflows.node_workflow import newest
 from tests.workflows.waiting import until
@@ -31,11 +33,22 @@ async def test_show_says_what_blocks_a_node_and_what_resolves_it(tenon: Tenon, c
     assert "Next attempt at 20" in text
 
 
+async def test_show_and_list_show_free_text_as_it_is(temporal: WorkflowEnvironment, tenon: Tenon, cluster: str) -> None:
+    async with listed(temporal, cluster, Guarded(grace=timedelta(days=2))) as handle:
+        await handle.signal(NodeClaimWorkflow.drain, Operator(by="ann", reason="asked by <bob> for *x*\x1b[2K"))
+        await until(lambda: blocked(temporal.client, cluster))
+        shown = await asyncio.to_thread(tenon, "show", NAME, "--cluster", cluster)
+        table = await asyncio.to_thread(tenon, "list", "--cluster", cluster)
+    assert "asked by <bob> for *x*[2K" in shown.stdout
+    assert "\x1b" not in shown.stdout + table.stdout
+
+
 async def test_a_question_that_temporal_refuses_is_a_sentence(tenon: Tenon) -> None:
     answer = await asyncio.to_thread(tenon, "list", "--cluster", "a'b")
     assert (answer.exit_code, answer.stdout) == (2, "")
-    assert answer.stderr.startswith("Temporal refused: ")
-    assert answer.stderr.count("\n") == 1
+    kubernetes, temporal = answer.stderr.splitlines()
+    assert kubernetes.startswith("The Kubernetes client cannot be configured: ")
+    assert temporal.startswith("Temporal refused: ")
 
 
 async def test_a_node_that_is_gone_is_shown_by_the_name_of_its_node_and_its_instance(

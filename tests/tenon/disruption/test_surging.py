@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from tenon.disruption.commands.surging import deployment_key, is_rolled_out, needs_surge, restart, why_cannot_surge
+from tenon.disruption.commands.surging import (
+    deployment_key,
+    is_replacing_pods,
+    is_rolled_out,
+    needs_surge,
+    restart,
+    why_cannot_surge,
+)
 from tenon.disruption.rules.held_pods import why_held
 from tenon.kube.pod_decode import decode_pod
 from tenon.kube.pod_disruption_budgets import decode_pdb
@@ -18,7 +25,7 @@ RATIO = {"maxSurge": "25%", "maxUnavailable": "25%"}
 
 
 def deployment(replicas: int | None = 1, **spec: Any) -> dict[str, Any]:
-    metadata = {"name": "db", "namespace": "shop", "generation": 2, "annotations": {}}
+    metadata = {"name": "db", "namespace": "shop", "generation": 2, "resourceVersion": "7", "annotations": {}}
     return {"metadata": metadata, "spec": {"replicas": replicas, **spec}}
 
 
@@ -99,6 +106,7 @@ def test_wsh16_a_deployment_that_stops_the_old_pod_first_says_why(value: dict[st
 def test_wsh16_a_command_restarts_a_deployment_once() -> None:
     value = deployment()
     patch = restart(value, "drifted-1", NOW)
+    assert patch["metadata"]["resourceVersion"] == "7", "another restart since then is not restarted"
     assert patch["spec"]["template"]["metadata"]["annotations"] == {
         "kubectl.kubernetes.io/restartedAt": "2026-11-21T12:00:00Z"
     }
@@ -111,17 +119,18 @@ DONE = {"observedGeneration": 2, "replicas": 1, "updatedReplicas": 1, "available
 
 
 @pytest.mark.parametrize(
-    ("changed", "done"),
+    ("changed", "replaces", "done"),
     [
-        ({}, True),
-        ({"observedGeneration": 1}, False),
-        ({"updatedReplicas": 0}, False),
-        ({"replicas": 2}, False),
-        ({"availableReplicas": 0}, False),
+        ({}, False, True),
+        ({"observedGeneration": 1}, True, False),
+        ({"updatedReplicas": 0}, True, False),
+        ({"replicas": 2}, True, False),
+        ({"availableReplicas": 0}, False, False),
     ],
     ids=["done", "not-seen-yet", "no-new-pod", "old-pod-left", "not-available"],
 )
 def test_wsh16_a_rollout_is_over_when_new_pods_serve_and_no_old_one_is_left(
-    changed: dict[str, int], done: bool
+    changed: dict[str, int], replaces: bool, done: bool
 ) -> None:
-    assert is_rolled_out({**deployment(), "status": {**DONE, **changed}}) is done
+    value = {**deployment(), "status": {**DONE, **changed}}
+    assert (is_replacing_pods(value), is_rolled_out(value)) == (replaces, done)

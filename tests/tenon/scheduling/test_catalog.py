@@ -1,4 +1,4 @@
-"""Reading a catalogue of instance types."""
+"""Reading and writing a catalogue of instance types."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tenon.apis import labels
-from tenon.scheduling.catalog import parse_catalog
+from tenon.scheduling.catalog import catalog_entry, parse_catalog
+from tests.ec2.samples import instance_type
 from tests.tenon.scheduling.builders import entry
 
 
@@ -40,3 +41,14 @@ def test_a_label_that_only_other_types_have_does_not_exist_on_a_type() -> None:
 def test_a_faulty_catalogue_is_refused_with_the_place(document: dict[str, Any], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         parse_catalog(document)
+
+
+@pytest.mark.parametrize("name", ["m5.large", "g4dn.xlarge"])
+def test_a_written_type_is_read_as_the_same_type(name: str) -> None:
+    """Labels that the type must not have are part of it."""
+    built = instance_type(name, 0.115, spot={"us-west-2a": 0.0437})
+    (read,) = parse_catalog({"instanceTypes": [catalog_entry(built)]})
+    of_offerings = (labels.ZONE, labels.CAPACITY_TYPE)
+    own = {key: requirement for key, requirement in built.requirements.items() if key not in of_offerings}
+    assert {labels.INSTANCE_TYPE: read.requirements[labels.INSTANCE_TYPE], **own} == dict(read.requirements)
+    assert (read.capacity, read.overhead, read.offerings) == (built.capacity, built.overhead, built.offerings)

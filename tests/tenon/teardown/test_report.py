@@ -40,13 +40,19 @@ def test_a_report_says_what_ended_when_and_what_is_left_and_why() -> None:
     rounds = after(rounds, TerminateRoundResult(), NOW + timedelta(seconds=5))
     result = report.with_rounds(begun(instances=[volume], instance_count=1), rounds)
     result = report.finished(report.with_skipped(result, "drain nodes", "no API server"), NOW + timedelta(minutes=2))
-    text = report.markdown(result)
+    text = report.markdown(result, worker_runs=False)
     assert "ended 1 instance; $0.0500 an hour less; left 1 thing" in report.summary(result).lower()
     assert "instance i-1, m7i.large spot us-west-2a NodePool web $0.0500 an hour, at 2026-11-27 12:00:05 UTC" in text
     assert "volume vol-1: EC2 does not delete it with its instance" in text
     assert "drain nodes: no API server" in text
     assert f"Started {NOW:%Y-%m-%d %H:%M:%S} UTC by ann, ended" in text
     assert "Reason: moved. Ticket: OPS-7" in text
+
+
+def test_a_report_names_what_ends_the_workflows_that_a_running_worker_starts_again() -> None:
+    ended = report.finished(begun(), NOW)
+    assert "then run `tenon handback --cluster prod`" in report.markdown(ended, worker_runs=True)
+    assert "tenon handback" not in report.markdown(ended, worker_runs=False)
 
 
 def test_what_an_attempt_removed_whose_worker_died_is_in_the_report() -> None:

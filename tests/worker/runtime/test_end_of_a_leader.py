@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from worker.controllers.interruption.scheduled_changes import ScheduledChangeLimit
 from worker.runtime.leader import leader
 
 
@@ -35,7 +36,11 @@ async def test_what_plans_and_what_disrupts_end_with_the_lead(monkeypatch: pytes
     clients = SimpleNamespace(kube=None, recorder=None, ec2=SimpleNamespace(cluster=None))
     lead = asyncio.create_task(
         leader.lead(
-            cast("Any", settings), cast("Any", SimpleNamespace(serve=serve)), cast("Any", clients), cast("Any", None)
+            cast("Any", settings),
+            cast("Any", SimpleNamespace(serve=serve)),
+            cast("Any", clients),
+            cast("Any", None),
+            ScheduledChangeLimit(cast("Any", None)),
         )
     )
     await serving.wait()

@@ -50,15 +50,19 @@ class InstanceStatusController(Controller):
         cache: ClusterCache,
         cluster: str,
         read: Callable[[], Iterable[InstanceStatus]],
+        limit: ScheduledChangeLimit,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``read`` asks EC2 for the instances with an impaired check or an event. It blocks."""
+        """``read`` asks EC2 for the instances with an impaired check or an event. It blocks.
+
+        ``limit``: that of the process, which the interruption controller shares.
+        """
         super().__init__(cache)
         self._read = read
         self._recorder = recorder
         self._now = now
         self._nodes = InterruptedNodes(kube, recorder, cluster, self._log, now, self.name)
-        self._limit = ScheduledChangeLimit(cache, self._nodes.leaves)
+        self._limit = limit
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
         """Ask EC2, and handle every node that is concerned."""
@@ -69,7 +73,7 @@ class InstanceStatusController(Controller):
             for instance in sorted(unhealthy_instances)
             if (claim := self._cache.claim_of_instance(instance)) is not None and not self._nodes.leaves(claim)
         }
-        self._limit.count()
+        self._limit.count(self._nodes.leaves)
         fails = any(kind.failed for _, kind in leaving.values())
         breaker = Breaker(self._nodes_and_health(impaired(statuses)) if fails else ())
 

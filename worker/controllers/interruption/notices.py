@@ -2,7 +2,8 @@
 
 Every replica reads, not only the leader. SQS gives a message to one reader at a time, all actions are safe to repeat,
 and none needs Temporal or the Lease. So neither a change of the lead nor an outage of Temporal, in which leaders give
-up their Lease, costs a part of the two minutes between a notice and the end of a spot instance.
+up their Lease, costs a part of the two minutes between a notice and the end of a spot instance. Only scheduled changes
+wait for the leader, because they have a limit, and days.
 
 The controller writes only to the API server: it taints the Node, so that no pod comes to it, and deletes the NodeClaim.
 From then on the node's workflow drains it, now or when Temporal is back, and the next plan buys a replacement for its
@@ -100,9 +101,13 @@ class InterruptionController(Controller):
         cluster: str,
         mark_unavailable: Callable[[Iterable[OfferingRef]], None],
         reader: InstanceReader,
+        limit: ScheduledChangeLimit,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``mark_unavailable`` receives the offerings that EC2 takes back, so that no replacement is bought there."""
+        """``mark_unavailable`` receives the offerings that EC2 takes back, so that no replacement is bought there.
+
+        ``limit``: that of the process, which says whether this replica leads.
+        """
         super().__init__(cache)
         self._recorder = recorder
         self._reader = reader
@@ -110,7 +115,7 @@ class InterruptionController(Controller):
         self._checking: set[asyncio.Task[bool]] = set()
         """The batches whose messages EC2 is asked about."""
         self._nodes = InterruptedNodes(kube, recorder, cluster, self._log, now, self.name)
-        self._limit = ScheduledChangeLimit(cache, self._nodes.leaves)
+        self._limit = limit
         self._queue = queue
         self._mark_unavailable = mark_unavailable
         self._now = now
@@ -200,7 +205,7 @@ class InterruptionController(Controller):
         ]
         check = InterruptionCheck(self._reader, ours)
         if any(kind is NoticeKind.SCHEDULED_CHANGE for kind, _ in ours):
-            self._limit.count(older_than=COUNT_SECONDS)
+            self._limit.count(self._nodes.leaves, COUNT_SECONDS)
         again: set[str] = set()
 
         async def handle(message: QueueMessage, notice: Notice) -> None:
@@ -252,6 +257,8 @@ class InterruptionController(Controller):
             return True
         if kind is NoticeKind.INSTANCE_STOPPED and claim.warm:  # Tenon itself stops warm nodes
             return True
+        if kind is NoticeKind.SCHEDULED_CHANGE and not self._limit.leads:
+            return False  # until the leader reads the message, or its check of instances sees the event
         evidence = await check.evidence(kind, instance_id)
         if not is_confirmed(kind, evidence, claim.labels.get(labels.CAPACITY_TYPE, "")):
             if is_fresh(notice.at, self._now()):
@@ -303,7 +310,7 @@ class InterruptionController(Controller):
 
     async def _handle_early(self, notice: Notice, claim: ClaimRecord) -> None:
         check = InterruptionCheck(self._reader, [(notice.kind, claim.instance_id)])
-        self._limit.count(older_than=COUNT_SECONDS)
+        self._limit.count(self._nodes.leaves, COUNT_SECONDS)
         if not await self._handle(notice, claim.instance_id, check):
             self._early.keep(notice, claim.instance_id, self._now())
 

@@ -40,6 +40,7 @@ from worker.controllers.disruption.pod_deletion_costs import PodDeletionCostCont
 from worker.controllers.disruption.replacements import ReplacementController
 from worker.controllers.garbage_collection.sweeps import SweepController, quiet_interval
 from worker.controllers.interruption.instance_status import InstanceStatusController
+from worker.controllers.interruption.scheduled_changes import ScheduledChangeLimit
 from worker.controllers.node.blocked_nodes import BlockedNodesController
 from worker.controllers.node.consistency import NodeClaimConsistencyController
 from worker.controllers.node.finalizer import NodeClaimFinalizerController
@@ -96,14 +97,16 @@ TEMPORAL_PAUSE = 2.0
 """Seconds between two attempts of a call that Temporal did not answer."""
 
 
-async def lead(settings: Settings, temporal: Connection, clients: Clients, cache: ClusterCache) -> None:
+async def lead(
+    settings: Settings, temporal: Connection, clients: Clients, cache: ClusterCache, limit: ScheduledChangeLimit
+) -> None:
     """Serve the plan queues and run the controllers until cancelled."""
     kube, gates = clients.kube, settings.feature_gates
     metrics_folder = _metrics_folder(settings)
     cluster_metrics = ClusterMetrics(cache, metrics_folder) if metrics_folder is not None else None
     planning = plan_parts(settings, clients, cache, cluster_metrics)
     disruption = disruption_parts(settings, clients, cache, planning)
-    controllers = _controllers(settings, clients, cache, planning, disruption)
+    controllers = _controllers(settings, clients, cache, planning, disruption, limit)
     async with asyncio.TaskGroup() as group:
         for controller in controllers:
             group.create_task(controller.run(), name=controller.name)
@@ -119,7 +122,12 @@ async def lead(settings: Settings, temporal: Connection, clients: Clients, cache
 
 
 def _controllers(
-    settings: Settings, clients: Clients, cache: ClusterCache, planning: Planning, disruption: Disruption
+    settings: Settings,
+    clients: Clients,
+    cache: ClusterCache,
+    planning: Planning,
+    disruption: Disruption,
+    limit: ScheduledChangeLimit,
 ) -> list[Controller]:
     """The leader's controllers that need no Temporal client."""
     kube, view, gates, cluster = clients.kube, planning.view, settings.feature_gates, settings.cluster_name
@@ -147,7 +155,7 @@ def _controllers(
         NodeClaimDisruptionController(kube, cache, view, clients.ec2, cluster, ca_bundle=clients.ec2.cluster.ca_bundle),
         NodeClaimFinalizerController(kube, cache, cluster),
         NodeClaimConsistencyController(kube, clients.recorder, cache, cluster),
-        InstanceStatusController(kube, clients.recorder, cache, cluster, partial(failing, clients.aws)),
+        InstanceStatusController(kube, clients.recorder, cache, cluster, partial(failing, clients.aws), limit),
     ]
     if metrics_folder is not None:
         controllers.append(

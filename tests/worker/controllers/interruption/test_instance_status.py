@@ -20,6 +20,7 @@ from tests.activities.node.fake_kube import START, Clock, FakeKube, Recorder
 from tests.worker.cache.objects import claim, metadata
 from tests.worker.fake_temporal import Cache
 from worker.controllers.interruption.instance_status import POLL_SECONDS, InstanceStatusController
+from worker.controllers.interruption.scheduled_changes import ScheduledChangeLimit
 
 pytestmark = pytest.mark.asyncio(loop_scope="function")
 
@@ -32,8 +33,9 @@ class World:
     def __init__(self) -> None:
         self.cache, self.kube, self.recorder = Cache(), FakeKube(Clock()), Recorder()
         self.statuses: list[InstanceStatus] = []
+        self.limit = ScheduledChangeLimit(self.cache)
         self.controller = InstanceStatusController(
-            cast("Any", self.kube), self.recorder, self.cache, "c", lambda: self.statuses, lambda: START
+            cast("Any", self.kube), self.recorder, self.cache, "c", lambda: self.statuses, self.limit, lambda: START
         )
 
     def node(self, number: int, pool: str = "pool", *, joined: bool = True, ready: str = "True") -> str:
@@ -185,6 +187,20 @@ async def test_aws147_sch104_scheduled_events_of_a_whole_fleet_end_a_fifth_of_it
     assert "ScheduledChangeDelayed" in world.recorder.reasons()
     events = next(event[3] for event in world.recorder.events if event[2] == "ScheduledChangeDelayed")
     assert events.startswith("20% of the nodes of NodePool pool leave now (2)")
+
+
+async def test_sch104_nodes_that_a_message_lets_go_use_up_the_limit() -> None:
+    """The cache does not show yet that they are deleted."""
+    world = World()
+    fleet = [world.node(number) for number in range(10)]
+    world.limit.count(lambda _: False)
+    for instance in fleet[:2]:
+        claim_of_message = world.cache.claim_of_instance(instance)
+        assert claim_of_message is not None
+        assert not world.limit.admit(claim_of_message)
+    world.statuses = [InstanceStatus(item, events=("maintenance",)) for item in fleet[2:]]
+    await world.controller.reconcile(())
+    assert world.ended() == set()
 
 
 async def test_instances_of_others_are_left_alone() -> None:

@@ -37,6 +37,7 @@ from worker.controllers.interruption import notices as interruption
 from worker.controllers.interruption.confirmation import InstanceReader
 from worker.controllers.interruption.early_notices import MAX_KEPT, EarlyNotices
 from worker.controllers.interruption.notices import InterruptionController
+from worker.controllers.interruption.scheduled_changes import ScheduledChangeLimit
 
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient
@@ -205,8 +206,12 @@ def world(clients: tuple[SQSClient, SQSClient], monkeypatch: pytest.MonkeyPatch)
 
 
 @contextlib.asynccontextmanager
-async def reading(world: World, now: Callable[[], datetime] | None = None) -> AsyncIterator[InterruptionController]:
+async def reading(
+    world: World, now: Callable[[], datetime] | None = None, *, leads: bool = True
+) -> AsyncIterator[InterruptionController]:
     kube, recorder = cast("Any", world.kube), world.recorder
+    limit = ScheduledChangeLimit(world.cache)
+    limit.leads = leads
     controller = InterruptionController(
         kube,
         recorder,
@@ -215,6 +220,7 @@ async def reading(world: World, now: Callable[[], datetime] | None = None) -> As
         "c",
         world.unavailable.extend,
         world.reader(),
+        limit,
         now or (lambda: datetime.now(UTC)),
     )
     try:
@@ -535,6 +541,28 @@ async def test_aws141_sch104_scheduled_changes_of_a_whole_nodepool_end_a_fifth_a
             return world.leaving() == ids
 
         await until(gone)
+
+
+async def test_sch104_only_the_leader_lets_nodes_go_for_scheduled_changes(world: World) -> None:
+    """SQS hands a burst of messages to all replicas. If each had a limit of its own, too many nodes would leave."""
+    changing, interrupted = world.node(111), world.node(112)
+    world.scheduled.add(changing)
+    detail = {**HEALTH["detail"], "affectedEntities": [{"entityValue": changing}]}
+    world.send({**HEALTH, "detail": detail}, about(SPOT, interrupted))
+
+    async def handled() -> bool:
+        return await asyncio.to_thread(world.left) <= 1
+
+    async with reading(world, leads=False):
+        await until(handled)
+    assert world.leaving() == [interrupted], "the message about the other one comes again"
+    world.delete(interrupted)
+    world.show_again()
+    for number in range(113, 119):
+        world.node(number)
+    async with reading(world):
+        await world.emptied()
+    assert world.leaving() == [changing, interrupted]
 
 
 async def test_aws140_a_notice_that_comes_before_the_claim_names_its_instance_is_applied_later(world: World) -> None:
