@@ -10,9 +10,13 @@ import pytest
 from botocore.exceptions import ClientError
 from typer.testing import CliRunner
 
+from activities.ec2.client import Ec2
 from activities.ec2.pricing import Pricing
 from activities.ec2.regional_catalogue import regional_types
 from cli.main import app
+from cli.simulating import builtin
+from tenon.apis import labels
+from tenon.scheduling.model import InstanceType
 from tests.ec2.samples import item
 from tests.ec2.test_pricing import UNREACHABLE, Region
 
@@ -87,3 +91,19 @@ def test_prices_that_are_those_of_another_region_are_a_note(region: Region) -> N
     result = CliRunner().invoke(app, ["catalog", REGION])
     assert result.exit_code == 0
     assert f"note: the on-demand prices of {REGION} are unknown (" in result.stderr
+
+
+@pytest.mark.integration
+def test_what_ec2_says_of_the_region_of_the_built_in_catalogue_is_what_that_says(clients: Ec2) -> None:
+    """Read over the wire, with the rights of the worker. Spot prices of the catalogue are estimates."""
+    read_types = {kind.name: kind for kind in regional_types(clients, Pricing(clients))}
+    assert len(read_types) > 50
+    built_in = {kind.name: kind for kind in builtin.types() if kind.name in read_types}
+    assert read_types.keys() == built_in.keys()
+    for name, kind in read_types.items():
+        assert kind.capacity == built_in[name].capacity
+        assert on_demand(kind) == on_demand(built_in[name])
+
+
+def on_demand(kind: InstanceType) -> dict[str, float]:
+    return {offer.zone: offer.price for offer in kind.offerings if offer.capacity_type == labels.ON_DEMAND}
