@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError
 
 from activities.ec2.errors import EC2Error
@@ -163,7 +164,9 @@ async def _tear_down(
     resolve(cluster).apply()
     client = await connect()
     async with served(client, cluster, is_local=is_local, ignore_worker=ignore_worker):
-        handle = client.get_workflow_handle_for(TeardownWorkflow.run, names.teardown_id(cluster))
+        handle: WorkflowHandle[TeardownWorkflow, TeardownReport] = client.get_workflow_handle_for(
+            TeardownWorkflow.run, names.teardown_id(cluster)
+        )
         if not dry_run and await workflow.is_open(handle):
             print(
                 f"A teardown of cluster {cluster} is under way already, and goes on as it began: "
