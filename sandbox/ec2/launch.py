@@ -15,6 +15,8 @@ from tenon.errors import TenonError
 
 USER_DATA_LIMIT = 16 * 1024
 """Maximum size of user data in EC2, in bytes before base64."""
+_IPV6 = ("Ipv6Addresses", "Ipv6AddressCount", "Ipv6Prefixes", "Ipv6PrefixCount")
+"""What a network interface may have of IPv6: one of these."""
 
 
 class LaunchRefusedError(TenonError):
@@ -32,7 +34,7 @@ def launch(
     """Launch ``count`` instances into the spec's subnet and return the mock's reservation.
 
     Raises:
-        LaunchRefusedError: the image, network, profile or user data are not valid. Nothing was launched.
+        LaunchRefusedError: the image, network, interfaces, profile or user data are not valid. Nothing was launched.
     """
     architecture = catalogue.architecture(spec.instance_type)
     image = backend.amis.get(spec.image_id)
@@ -51,6 +53,12 @@ def launch(
             "InsufficientFreeAddressesInSubnet",
             f"There are not enough free addresses in subnet '{subnet.id}' to satisfy the requested number of "
             "instances.",
+        )
+    if any(sum(bool(nic.get(name)) for name in _IPV6) > 1 for nic in spec.interfaces):
+        raise LaunchRefusedError(
+            "InvalidParameterValue",
+            "You can specify one and only one of ipv6Address or ipv6AddressCount or ipv6Prefix or ipv6PrefixCount in "
+            "interfaces to create.",
         )
     groups = [_security_group(backend, group_id, subnet.vpc_id) for group_id in spec.security_groups]
     profile = _profile(backend, spec.profile)

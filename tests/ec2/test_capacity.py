@@ -227,6 +227,14 @@ def test_soft_thresholds_take_nothing_away() -> None:
         (NodeSettings(family=FAMILIES["Custom"]), 20 * GIB),
         (NodeSettings(family=FAMILIES["Custom"], volumes=(EbsVolume("/a", GIB), EbsVolume("/b", 33 * GIB))), 33 * GIB),
         (NodeSettings(family=FAMILIES["Windows2022"]), 50 * GIB),
+        (NodeSettings(family=FAMILIES["Windows2022"], volumes=(EbsVolume("/dev/sda1", 0),)), 50 * GIB),
+        (
+            NodeSettings(
+                family=FAMILIES["Bottlerocket"],
+                volumes=(EbsVolume("/dev/xvda", 0, root=True), EbsVolume("/dev/xvdb", 500 * GIB)),
+            ),
+            500 * GIB,
+        ),
     ],
 )
 def test_ephemeral_storage(settings: NodeSettings, expected: int) -> None:

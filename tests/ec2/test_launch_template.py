@@ -173,11 +173,11 @@ def test_ec05_ec06_ec21_every_interface_with_an_address_gets_what_the_class_says
     assert which(template(efa=2, **spec)) == [True, True]
 
 
-def test_ec06_the_prefixes_of_an_ipv6_cluster_are_ipv6() -> None:
-    """With IPv4 prefixes the pods of the node would get no address."""
+def test_ec06_nodes_of_an_ipv6_cluster_have_an_address_and_no_prefixes() -> None:
+    """EC2 refuses both on one interface, and with IPv4 prefixes the pods of the node would get no address."""
     (interface,) = template(ipv6=True, ipPrefixCount=1).data["NetworkInterfaces"]
-    assert interface["Ipv6PrefixCount"] == 1
-    assert "Ipv4PrefixCount" not in interface
+    assert interface["Ipv6AddressCount"] == 1
+    assert not interface.keys() & {"Ipv4PrefixCount", "Ipv6PrefixCount"}
 
 
 def test_aws102_nodes_of_an_ipv6_cluster_have_an_ipv6_address() -> None:

@@ -58,18 +58,23 @@ def allowed(budgets: Sequence[Budget], reason: str, *, total: int, unavailable: 
     """Return how many more nodes may be disrupted for a reason.
 
     The tightest active budget applies. Nodes that are not ready or already leaving count against it. A budget that
-    cannot be parsed allows nothing, so that a typo never costs a node.
+    cannot be parsed allows nothing, whatever its reasons are, so that a typo never costs a node.
     """
-    tightest = UNLIMITED
-    for budget in budgets:
-        if budget.reasons is not None and reason not in budget.reasons:
-            continue
-        try:
-            if is_active(budget, now):
-                tightest = min(tightest, max_unavailable(budget, total))
-        except ValueError:
-            return 0
+    try:
+        tightest = min((max_unavailable(budget, total) for budget in _active(budgets, reason, now)), default=UNLIMITED)
+    except ValueError:
+        return 0
     return max(0, tightest - unavailable) if tightest != UNLIMITED else UNLIMITED
+
+
+def _active(budgets: Sequence[Budget], reason: str, now: datetime) -> list[Budget]:
+    """Return the budgets that are active and hold for the reason.
+
+    Raises:
+        ValueError: the schedule of one, which may hold for other reasons, is not a cron expression.
+    """
+    active_budgets = [budget for budget in budgets if is_active(budget, now)]
+    return [budget for budget in active_budgets if budget.reasons is None or reason in budget.reasons]
 
 
 def opens_at(budgets: Sequence[Budget], reason: str, *, total: int, unavailable: int, now: datetime) -> datetime | None:
@@ -98,10 +103,4 @@ def binding(budgets: Sequence[Budget], reason: str, total: int, unavailable: int
     Raises:
         ValueError: a schedule is not a cron expression.
     """
-    return [
-        budget
-        for budget in budgets
-        if (budget.reasons is None or reason in budget.reasons)
-        and is_active(budget, now)
-        and max_unavailable(budget, total) <= unavailable
-    ]
+    return [budget for budget in _active(budgets, reason, now) if max_unavailable(budget, total) <= unavailable]

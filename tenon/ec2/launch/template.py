@@ -197,8 +197,10 @@ def _ebs(volume: BlockDevice) -> dict[str, Any]:
 def _network(node_class: EC2NodeClass, efa_interfaces: int, *, ipv6: bool) -> dict[str, Any]:
     """Return security groups only, or interfaces if class, EFA or cluster need more than EC2's default interface.
 
-    In an IPv6 cluster every interface gets an IPv6 address, also in a subnet that assigns none by itself. EC2
-    refuses addresses, prefixes and connection tracking for an efa-only interface.
+    In an IPv6 cluster every interface gets an IPv6 address, also in a subnet that assigns none by itself, and no
+    prefixes: EC2 refuses IPv6 prefixes next to an address, without which no node joins (Karpenter's issue 2187 and pull
+    request 9201), and IPv4 prefixes would be of no use. EC2 refuses addresses, prefixes and connection tracking for an
+    efa-only interface.
     """
     spec = node_class.spec
     groups = [group.id for group in node_class.status.security_groups]
@@ -211,8 +213,8 @@ def _network(node_class: EC2NodeClass, efa_interfaces: int, *, ipv6: bool) -> di
     own: dict[str, Any] = {}
     if spec.associate_public_ip_address is not None:
         own["AssociatePublicIpAddress"] = spec.associate_public_ip_address
-    if spec.ip_prefix_count is not None:
-        own["Ipv6PrefixCount" if ipv6 else "Ipv4PrefixCount"] = spec.ip_prefix_count
+    if spec.ip_prefix_count is not None and not ipv6:
+        own["Ipv4PrefixCount"] = spec.ip_prefix_count
     if spec.connection_tracking is not None:
         tracking = spec.connection_tracking
         seconds = {

@@ -127,13 +127,17 @@ def storage_bytes(item: Item, settings: NodeSettings) -> int:
 
 
 def _volume_bytes(settings: NodeSettings) -> int:
+    """Return the size of the volume that holds pods' storage; 0 if none of those that may says one.
+
+    A volume without a size is as large as its snapshot, which EC2 does not say here.
+    """
     for volume in settings.volumes:
-        if volume.root:
+        if volume.root and volume.size:
             return volume.size
     if not settings.family.ephemeral_device:
         return settings.volumes[-1].size if settings.volumes else 0
     for volume in (*settings.volumes, *settings.family.volumes):
-        if volume.device == settings.family.ephemeral_device:
+        if volume.device == settings.family.ephemeral_device and volume.size:
             return volume.size
     return 0
 

@@ -120,6 +120,16 @@ def test_the_launch_template_reaches_the_instance(aws: Aws) -> None:
     assert (volume["Size"], volume["VolumeType"]) == (42, "gp3")
 
 
+def test_an_interface_has_ipv6_addresses_or_prefixes(aws: Aws) -> None:
+    """As EC2 refused it to users of Karpenter (pull request 9201)."""
+    interface = {"DeviceIndex": 0, "Groups": [aws.group], "Ipv6AddressCount": 1, "Ipv6PrefixCount": 1}
+    aws.template("both", NetworkInterfaces=[interface])
+    specification = {"LaunchTemplateName": "both", "Version": "$Latest"}
+    rows = [{"SubnetId": aws.subnets["us-west-2a"], "InstanceType": "m7g.large"}]
+    answer = aws.fleet(LaunchTemplateConfigs=[{"LaunchTemplateSpecification": specification, "Overrides": rows}])
+    assert failures(answer) == [("InvalidParameterValue", "m7g.large")]
+
+
 def test_tags_reach_instances_volumes_and_fleets_next_to_the_system_tags(aws: Aws) -> None:
     def tags(kind: str) -> dict[str, Any]:
         return {"ResourceType": kind, "Tags": [{"Key": "kind", "Value": kind}]}

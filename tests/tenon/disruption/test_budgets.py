@@ -70,6 +70,13 @@ def test_dis54_a_schedule_that_cannot_be_read_allows_nothing() -> None:
     assert allowed([budget], "Empty", total=9, unavailable=0, now=MONDAY_NINE) == 0
 
 
+def test_dis54_a_schedule_that_cannot_be_read_allows_nothing_for_other_reasons_either() -> None:
+    broken = Budget(nodes="100%", schedule="every monday", duration=Duration("1h"), reasons=["Drifted"])
+    budgets = [Budget(nodes="5"), broken]
+    assert allowed(budgets, "Empty", total=9, unavailable=0, now=MONDAY_NINE) == 0
+    assert opens_at(budgets, "Empty", total=9, unavailable=0, now=MONDAY_NINE) is None
+
+
 def test_np20_named_schedules() -> None:
     """NP-20."""
     assert is_active(Budget(nodes="0", schedule="@daily", duration=Duration("10h")), MONDAY_NINE)
