@@ -54,6 +54,7 @@ async def drain(
     ``idle_nodes`` is asked which nodes stand empty because they were bought for pods that are blocked here.
     """
     claim = await read_claim(kube, drain_input.claim)
+    drain_input = evolve(drain_input, force_at=decide.forced_from(drain_input.force_at, claim))
     node: Object | None = (await find_node(kube, drain_input, claim)).node
     if drain_input.force and claim is not None:
         claim = await _remember_force(kube, drain_input, claim, now())
@@ -97,8 +98,16 @@ async def drain(
             standing = await idle_nodes(waited) if blocked and idle_nodes is not None else ""
             if standing:
                 await recorder.publish(node, EventReason.REPLACEMENT_IDLE, f"{sentence(blocked[0])}; {standing}")
-            unfinished = DrainResult(remaining=len(waited), blocked=blocked, next_force_at=next_force_at, idle=standing)
-            return _with_pods(unfinished, evictor)
+            return _with_pods(
+                DrainResult(
+                    remaining=len(waited),
+                    blocked=blocked,
+                    next_force_at=next_force_at,
+                    idle=standing,
+                    force_at=drain_input.force_at,
+                ),
+                evictor,
+            )
         idle = len(waited) == before and not drain_input.force
         pause, before = min(pause * 1.5, MAX_POLL_SECONDS) if idle else POLL_SECONDS, len(waited)
         due = [at for at in (evictor.next_try(waited), next_force_at) if at is not None]

@@ -76,6 +76,7 @@ async def detach_volumes(
 ) -> DetachResult:
     """Wait until the volumes are detached, ``budget_seconds`` have passed, or the grace period is over."""
     claim = await read_claim(kube, detach_input.claim)
+    force_at = drain.forced_from(detach_input.force_at, claim)
     node = (await find_node(kube, detach_input, claim)).node
     until = now() + timedelta(seconds=detach_input.budget_seconds)
     reported = False
@@ -86,7 +87,7 @@ async def detach_volumes(
         if not attached:
             break
         text = f"{counted(len(attached), 'volume')} still attached to Node {name}: {', '.join(attached[:3])}"
-        if detach_input.force_at is not None and now() >= detach_input.force_at:
+        if force_at is not None and now() >= force_at:
             update = ConditionUpdate(VOLUMES_DETACHED, "False", "TerminationGracePeriodElapsed", text)
             await update_conditions(kube, detach_input.claim, [update], now)
             return DetachResult(detached=True, attached=len(attached))

@@ -145,6 +145,8 @@ class DrainResult(Message):
     """When the next remaining pod may be deleted without eviction."""
     idle: str = ""
     """Which nodes stand empty meanwhile, because they were bought for the remaining pods."""
+    force_at: datetime | None = None
+    """When the drain becomes forced, if it is not over: the NodeClaim may say an earlier time since it began."""
 
 
 class DetachInput(NodeInput):

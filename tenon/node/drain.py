@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.protection import pod_protection, protecting_annotation
 from tenon.kube.records import Deletion, PodRecord
 from tenon.messages.node_steps import BlockedPods
@@ -138,6 +139,12 @@ def _shortened(deletion: Deletion, end: datetime) -> Action:
 def _whole_seconds(remaining: timedelta) -> int:
     """Round up, and never return 0: that would remove the pod from the API while its containers still run."""
     return max(1, math.ceil(remaining.total_seconds()))
+
+
+def forced_from(force_at: datetime | None, claim: ClaimRecord | None) -> datetime | None:
+    """Return when a drain becomes forced: as it began, or earlier if its NodeClaim says so by now (ANN-04)."""
+    written = claim.termination_timestamp if claim is not None else None
+    return min((at for at in (force_at, written) if at is not None), default=None)
 
 
 def next_force(waited: Iterable[PodRecord], force_at: datetime | None, now: datetime) -> datetime | None:

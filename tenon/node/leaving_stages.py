@@ -175,6 +175,7 @@ def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
         blocked=blocked if result.blocked else None,
         deadline=again if result.blocked else None,
         drain_stalls=stalls,
+        force_at=result.force_at or state.force_at,
     )
     why = f": {why_blocked(waits)}" if waits.blocked else ""
     return record(waits, now, f"{counted(result.remaining, 'pod')} left{why}")

@@ -210,6 +210,25 @@ async def test_do_not_disrupt_holds_until_the_grace_period_takes_over() -> None:
     assert "Disrupted" in world.recorder.reasons()
 
 
+@pytest.mark.parametrize(("began_with", "seconds"), [(None, 50), (60, 50), (40, 40)])
+async def test_ann04_an_earlier_end_of_the_grace_period_that_is_written_on_the_claim_holds(
+    began_with: int | None, seconds: int
+) -> None:
+    """While the drain goes on: an operator's remedy for a node that a budget keeps."""
+    world = World().put_live().put_pods(pod("web-0", terminationGracePeriodSeconds=20))
+    world.kube.add(PDBS, budget("web", "web"))
+    world.kube.answers["default/web-0"] = BLOCKED
+    began = START + timedelta(seconds=began_with) if began_with is not None else None
+    blocked = await run(world, force_at=began, budget_seconds=5)
+    assert (blocked.drained, blocked.force_at) == (False, began)
+    written = {"karpenter.sh/nodeclaim-termination-timestamp": "2026-03-01T12:00:50Z"}
+    world.claim["metadata"]["annotations"] |= written
+    reported = await run(world, force_at=began, budget_seconds=5)
+    assert reported.force_at == START + timedelta(seconds=seconds)
+    result = await run(world, force_at=began, budget_seconds=600)
+    assert (result.drained, world.clock()) == (True, START + timedelta(seconds=seconds))
+
+
 async def test_a_long_deletion_under_way_is_cut_to_the_grace_period_once() -> None:
     world = World().put_live().put_pods(pod("slow", terminationGracePeriodSeconds=3600))
     await run(world, budget_seconds=3)

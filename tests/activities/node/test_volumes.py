@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from activities.kubernetes.resources import PVCS, VOLUMEATTACHMENTS
 from activities.node.volumes import detach_volumes
 from tenon.messages.node_steps import DetachInput
@@ -67,8 +69,11 @@ async def test_detachment_ends_with_its_budget_and_says_what_it_awaits() -> None
     assert len(world.beats) >= 5
 
 
-async def test_detachment_is_skipped_after_the_grace_period() -> None:
+@pytest.mark.parametrize("is_written", [False, True], ids=["as it began", "by the claim now"])
+async def test_detachment_is_skipped_after_the_grace_period(*, is_written: bool) -> None:
     world = with_volumes()
-    result = await detach(world, force_at=START + timedelta(seconds=4))
+    written = {"karpenter.sh/nodeclaim-termination-timestamp": "2026-03-01T12:00:04Z"}
+    world.claim["metadata"]["annotations"] |= written if is_written else {}
+    result = await detach(world, force_at=None if is_written else START + timedelta(seconds=4))
     assert (result.detached, result.attached) == (True, 1)
     assert world.status_of("VolumesDetached") == ("False", "TerminationGracePeriodElapsed")
