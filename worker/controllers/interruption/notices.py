@@ -274,9 +274,14 @@ class InterruptionController(Controller):
         return True
 
     async def _note(self, kind: NoticeKind, claim: ClaimRecord) -> None:
-        """Note on a NodeClaim that leaves that EC2 takes its instance. That an instance ends is no news then."""
+        """Note on a NodeClaim that leaves that EC2 takes its instance. That an instance ends is no news then.
+
+        What replaces the node must not be bought where EC2 needs the capacity, whatever the node leaves for.
+        """
         capacity_type = claim.labels.get(labels.CAPACITY_TYPE, "")
         takes = kind.ends_node and not kind.needs_evidence and is_confirmed(kind, Evidence(), capacity_type)
+        if takes and kind in MAKES_UNAVAILABLE:
+            self._mark_unavailable(offering_of(claim))
         if takes and claim.deleting:
             await self._nodes.note(kind, claim)
 

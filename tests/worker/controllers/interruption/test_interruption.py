@@ -278,6 +278,8 @@ async def test_evt04_an_interruption_of_a_node_that_leaves_already_is_noted_ther
     assert (first.reason, later) == ("deleted", INTERRUPTED)
     assert world.removals(ending) == world.removals(reserved) == []
     assert world.recorder.events == []
+    spot = OfferingRef(capacity_type="spot", instance_type="m7g.large", zone="us-west-2a")
+    assert world.unavailable == [spot, spot], "no replacement is bought there"
 
 
 @pytest.mark.parametrize("notice", [RESERVATION, INTERRUPTIBLE], ids=["any", "interruptible"])
