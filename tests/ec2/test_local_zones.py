@@ -26,6 +26,7 @@ def few_types() -> Iterator[None]:
     from sandbox.ec2 import catalogue
 
     regional, zonal = catalogue.regional_types, catalogue.zonal_offerings
+    zonal(LOCAL.region_name)  # the process remembers it for the tests that follow, without the zone
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             catalogue, "regional_types", lambda region: {k: v for k, v in regional(region).items() if k in SOLD}

@@ -155,7 +155,8 @@ class World:
     def delete(self, instance_id: str) -> None:
         """The NodeClaim of this instance is deleted, and the cache knows."""
         body = self.kube.objects["nodeclaims", "", instance_id.removeprefix("i-")]
-        body["metadata"]["deletionTimestamp"] = stamp(START)
+        version = metadata("any")["resourceVersion"]  # the cache ignores an object of the version that it has
+        body["metadata"] |= {"deletionTimestamp": stamp(START), "resourceVersion": version}
         self.cache.publish(ClaimRecord.of(body))
 
     def left(self) -> int:
