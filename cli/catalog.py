@@ -18,6 +18,7 @@ from activities.ec2.errors import EC2Error
 from activities.ec2.pricing import Pricing
 from activities.ec2.regional_catalogue import regional_types
 from cli.application import create_app, examples
+from cli.context import worker_of_sandbox
 from cli.simulating.progress import show_progress
 from tenon.scheduling.catalog import catalog_entry
 from tenon.sentences import counted
@@ -41,6 +42,9 @@ def catalog(region: Annotated[str | None, typer.Argument(help="The region. Defau
     region = region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if not region:
         raise typer.BadParameter("name the region, such as eu-central-1, or set AWS_REGION")
+    sandbox = worker_of_sandbox()
+    if sandbox is not None and sandbox.environment.get("AWS_REGION") == region:
+        sandbox.apply_aws()
     try:
         with show_progress(f"Reading the instance types of {region} ..."):
             clients = Ec2(region)

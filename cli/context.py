@@ -28,6 +28,12 @@ class Context:
         for name, value in self.environment.items():
             os.environ.setdefault(name, value)
 
+    def apply_aws(self) -> None:
+        """Set the variables for AWS that are not set: the addresses and credentials of a sandbox."""
+        for variable, value in self.environment.items():
+            if variable.startswith("AWS_"):
+                os.environ.setdefault(variable, value)
+
 
 def resolve(cluster: str | None) -> Context:
     """Return the cluster that a command applies to.

@@ -6,7 +6,6 @@ Now is read from Kubernetes alone. A window is read from the record, and from Ku
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -95,9 +94,7 @@ def _prepare(cluster: str | None) -> str:
     context.apply()
     sandbox = worker_of_sandbox()
     if sandbox is not None and sandbox.cluster == context.cluster:
-        for variable, value in sandbox.environment.items():
-            if variable.startswith("AWS_"):
-                os.environ.setdefault(variable, value)
+        sandbox.apply_aws()
     return context.cluster
 
 

@@ -86,7 +86,10 @@ def node(
     now: Now = None,
     setting: Setting = None,
 ) -> None:
-    """Show why a node stays or leaves: pods, budgets, and what a replacement would cost."""
+    """Show why a node stays or leaves: pods, budgets, and what a replacement would cost.
+
+    For a cluster outside us-west-2, name the instance types of its region with --catalog: `tenon catalog` writes them.
+    """
     scope = _scope(filename, catalog, now, setting, disruption=True, node=name)
     with stop_at_faults(), show_progress("Reading and simulating ..."):
         document = simulated(scope).document

@@ -146,9 +146,8 @@ def history(
             instant_of(since, now), instant_of(until, now) if until else now + timedelta(minutes=1), now
         )
         if not window.since < min(window.until, now):
-            raise HistoryError(
-                f"The time from {time_text(window.since)} to {time_text(window.until)} has no time in the past."
-            )
+            end = min(window.until, now)
+            raise HistoryError(f"The time from {time_text(window.since)} to {time_text(end)} has no time in the past.")
         question = EntryQuery(name or "", frozenset(kind or ()), reason, pool, unlaunched)
         sources, newest = asyncio.run(_collect(question, window, cluster, record, limit))
     except (HistoryError, RecordError, AmbiguousNameError, ValueError) as error:

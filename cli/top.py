@@ -103,9 +103,13 @@ def top(
         else:
             fleet = asyncio.run(read_once(control, ask_aws=aws))
             _print(fleet, state, output)
-            if pool and pool not in {row.pool for row in fleet.rows} and (why := asyncio.run(why_unknown(pool))):
+            if (
+                pool
+                and pool.lower() not in {row.pool.lower() for row in fleet.rows}
+                and (why := asyncio.run(why_unknown(pool)))
+            ):
                 print(why, file=sys.stderr)
-            if zone and zone not in {row.zone for row in fleet.rows}:
+            if zone and zone.lower() not in {row.zone.lower() for row in fleet.rows}:
                 print(f"No node is in the zone {zone}.", file=sys.stderr)
     except (FleetError, FilterError, ApiError, ConfigError, PriceTableError) as error:
         print(error, file=sys.stderr)

@@ -168,7 +168,9 @@ class EventRecorder:
         error = await self._attempt(key, written, event)
         if error is None:
             return True
-        if error.is_transient and (key in self._unsent or len(self._unsent) < MOST_RETRIED):
+        # Who states what is so now states it again, and a late retry would overwrite what is so by then.
+        is_repeated = reason in STATES
+        if error.is_transient and not is_repeated and (key in self._unsent or len(self._unsent) < MOST_RETRIED):
             self._retry_later(key, written, event)
         else:
             _log_failure(event, error)

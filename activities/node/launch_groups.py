@@ -47,7 +47,8 @@ class LaunchGroups:
         self._kube = kube
         self._now = now
         self._pause = pause
-        self._whole: dict[str, None] = {}
+        self._whole: dict[str, bool] = {}
+        """By group that was complete: whether it was so late that another process may have given it up meanwhile."""
         self._former_groups: dict[str, None] = {}
         self._accepted: dict[str, None] = {}
         self._looking: dict[str, asyncio.Lock] = {}
@@ -98,7 +99,8 @@ class LaunchGroups:
     ) -> bool:
         """Whether members of the claim's group, which was complete, launch alone: one left, or EC2 refused the group.
 
-        A read of the claims is used for `READ_FOR`; if ``fresh``, only by callers that asked before it began.
+        A read of the claims is used for `READ_FOR`; if ``fresh``, and the group was complete late, only by callers that
+        asked before it began. Most groups are complete early, and each read is of a whole batch.
         ``unsettled``: the group's request may have bought an instance for each member already, so it may be repeated
         although members left.
         """
@@ -107,7 +109,7 @@ class LaunchGroups:
         if batch and group.id not in self._former_groups and group.id not in self._accepted:
             async with self._lock(batch):
                 read_at = self._read_at.get(batch)
-                oldest = asked_at if fresh else self._now() - READ_FOR
+                oldest = asked_at if fresh and self._whole.get(group.id, True) else self._now() - READ_FOR
                 if read_at is None or read_at < oldest:
                     await self._read(batch, group)
             if not unsettled and group.id in self._broken.get(batch, ()):
@@ -118,11 +120,16 @@ class LaunchGroups:
         began = self._now()
         listed = await self._kube.list(NODECLAIMS, label_selector=f"{labels.BATCH}={batch}")
         claims = [ClaimRecord.of(claim) for claim in listed]
-        for group in whole_groups(claim.annotations for claim in claims):
-            self._whole[group] = None
+        late_groups: set[str] = set()
         for claim in claims:
-            if claim.launch_attempt and (member := group_of(claim.annotations)) is not None:
+            if (member := group_of(claim.annotations)) is None:
+                continue
+            if claim.launch_attempt:
                 _remember(self._former_groups, member.id)
+            if claim.created_at is None or began - claim.created_at > WRITTEN_WITHIN - READ_FOR:
+                late_groups.add(member.id)
+        for group in whole_groups(claim.annotations for claim in claims):
+            self._whole.setdefault(group, group in late_groups)
         while len(self._whole) > MAX_CACHED and next(iter(self._whole)) != launch_group.id:
             del self._whole[next(iter(self._whole))]
         self._read_at = {batch_id: at for batch_id, at in self._read_at.items() if began - at <= READ_FOR} | {

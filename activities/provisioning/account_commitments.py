@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from tenon.ec2.commitments.coverage import AccountCommitments, Coverage, coverage_of
 from tenon.kube.claim_record import ClaimRecord
 
 MAX_AGE = 1800.0
-"""Seconds for which what was read counts. It is read every ten minutes, and others may use up what is left."""
+"""Seconds for which new nodes use what is left. It is read every ten minutes, and others may use it up."""
 
 
 class CommitmentStore:
@@ -26,5 +27,7 @@ class CommitmentStore:
 
     def coverage(self, claims: Iterable[ClaimRecord]) -> Coverage:
         """Return what is covered of the nodes of these NodeClaims, and what is left for new ones."""
-        is_current = self._clock() < self._read_at + MAX_AGE
-        return coverage_of(self._account if is_current else None, claims)
+        coverage = coverage_of(self._account, claims)
+        if self._clock() < self._read_at + MAX_AGE:
+            return coverage
+        return replace(coverage, remaining=())  # what was bought still covers the nodes that it covers

@@ -106,6 +106,19 @@ async def test_a_group_is_left_once_the_claim_of_a_member_says_that_it_launches_
     assert kube.lists == 2
 
 
+@pytest.mark.parametrize(("seconds", "lists"), [(1, 1), (9, 2)], ids=["early", "late"])
+async def test_only_a_group_that_was_complete_late_is_read_again_for_its_request(seconds: int, lists: int) -> None:
+    """Each read is of all NodeClaims of a batch, of which a large one has thousands."""
+    kube, clock = Listed(member(0), member(1), member(2)), Clock()
+    groups = LaunchGroups(cast("Any", kube), clock)
+    claim, group = ClaimRecord.of(member(0)), LaunchGroup(id="7-0", ordinal=0, size=3)
+    clock.instant += timedelta(seconds=seconds)
+    assert await groups.wait_complete(claim) == group
+    clock.instant += timedelta(seconds=1)
+    assert not await groups.is_left(claim, group, fresh=True)
+    assert kube.lists == lists
+
+
 def leaving(place: int, **status: str) -> dict[str, Any]:
     claim = member(place) | {"status": status}
     claim["metadata"]["deletionTimestamp"] = stamp(START)

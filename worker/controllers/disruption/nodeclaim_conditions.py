@@ -190,10 +190,10 @@ class NodeClaimDisruptionController(Controller):
         if known_pool is not None and same and now < known_pool.types_read_at + TYPES_AGE:
             return
         types, read_at = await self._read_types(pool, node_class), now
-        if types is None and node_class is not None:
-            read_at = now - TYPES_AGE + TYPES_RETRY
         if types is None and known_pool is not None:
             types = known_pool.types
+        if types is None and node_class is not None:
+            read_at = now - TYPES_AGE + TYPES_RETRY
         if known_pool is not None and same and types is known_pool.types:
             desired = known_pool.desired
         else:

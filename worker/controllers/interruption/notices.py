@@ -234,10 +234,16 @@ class InterruptionController(Controller):
                     extra={"error": str(error), "bytes": len(message.body)},
                 )
             return None
+        if self._is_of_leader(notice.kind):
+            return notice  # which counts where it is handled
         metrics.INTERRUPTION_RECEIVED.labels(notice.kind).inc()
         if notice.at is not None:
             metrics.INTERRUPTION_SECONDS.observe(max(0.0, (self._now() - notice.at).total_seconds()))
         return notice
+
+    def _is_of_leader(self, kind: NoticeKind) -> bool:
+        """Whether this replica leaves a notice of the kind to the leader."""
+        return kind is NoticeKind.SCHEDULED_CHANGE and not self._limit.leads
 
     def _staying(self, instance_id: str) -> ClaimRecord | None:
         """The NodeClaim of an instance, unless it is deleted already."""
@@ -257,7 +263,7 @@ class InterruptionController(Controller):
             return True
         if kind is NoticeKind.INSTANCE_STOPPED and claim.warm:  # Tenon itself stops warm nodes
             return True
-        if kind is NoticeKind.SCHEDULED_CHANGE and not self._limit.leads:
+        if self._is_of_leader(kind):
             return False  # until the leader reads the message, or its check of instances sees the event
         evidence = await check.evidence(kind, instance_id)
         if not is_confirmed(kind, evidence, claim.labels.get(labels.CAPACITY_TYPE, "")):
@@ -314,6 +320,8 @@ class InterruptionController(Controller):
                         asyncio.get_running_loop().call_later(EARLY_RETRY_SECONDS, offer)
 
     async def _handle_early(self, notice: Notice, claim: ClaimRecord) -> None:
+        if self._is_of_leader(notice.kind):
+            return  # whose check of instances sees the event
         check = InterruptionCheck(self._reader, [(notice.kind, claim.instance_id)])
         self._limit.count(self._nodes.leaves, COUNT_SECONDS)
         if not await self._handle(notice, claim.instance_id, check):

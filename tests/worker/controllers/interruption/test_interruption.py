@@ -556,9 +556,11 @@ async def test_sch104_only_the_leader_lets_nodes_go_for_scheduled_changes(world:
     async def handled() -> bool:
         return await asyncio.to_thread(world.left) <= 1
 
+    received = counted("karpenter_interruption_received_messages_total", message_type="scheduled_change")
     async with reading(world, leads=False):
         await until(handled)
     assert world.leaving() == [interrupted], "the message about the other one comes again"
+    assert counted("karpenter_interruption_received_messages_total", message_type="scheduled_change") == received
     world.delete(interrupted)
     world.show_again()
     for number in range(113, 119):
@@ -566,6 +568,23 @@ async def test_sch104_only_the_leader_lets_nodes_go_for_scheduled_changes(world:
     async with reading(world):
         await world.emptied()
     assert world.leaving() == [changing, interrupted]
+
+
+async def test_sch104_a_young_scheduled_change_of_a_node_that_starts_is_left_to_the_leader(world: World) -> None:
+    """Otherwise a replica that never leads would try to apply it each second."""
+    starting = world.node(119, entries=False)
+    world.scheduled.add(starting)
+    world.send({**HEALTH, "detail": {**HEALTH["detail"], "affectedEntities": [{"entityValue": starting}]}})
+    async with reading(world, leads=False) as controller:
+        await world.emptied()
+        world.announce(starting)
+
+        async def is_dropped() -> bool:
+            return not controller._early
+
+        await until(is_dropped)
+    assert not controller._early
+    assert world.leaving() == []
 
 
 async def test_aws140_a_notice_that_comes_before_the_claim_names_its_instance_is_applied_later(world: World) -> None:

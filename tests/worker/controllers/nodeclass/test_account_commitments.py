@@ -10,6 +10,7 @@ import pytest
 
 from activities.ec2.errors import EC2Error
 from activities.provisioning.account_commitments import MAX_AGE, CommitmentStore
+from tenon.apis import labels
 from tenon.ec2.commitments.coverage import AccountCommitments
 from tenon.kube.claim_record import ClaimRecord, provider_id_of
 from tenon.scheduling.model import Commitment
@@ -29,6 +30,12 @@ class Cache:
             "status": {"providerID": provider_id_of("us-west-2a", "i-1")},
         }
         self.claims = [ClaimRecord.of(body), ClaimRecord.of({"metadata": {"name": "not-launched"}})]
+
+
+def running_node() -> ClaimRecord:
+    own = {labels.INSTANCE_TYPE: "m5.large", labels.ZONE: "us-west-2a", labels.CAPACITY_TYPE: "on-demand"}
+    status = {"providerID": provider_id_of("us-west-2a", "i-2")}
+    return ClaimRecord.of({"metadata": {"name": "on-demand", "labels": own}, "status": status})
 
 
 class Account:
@@ -78,8 +85,8 @@ async def test_an_error_that_is_not_about_rights_leaves_what_was_read_and_is_tri
     assert await account.after(EVERY - 1) == 0
 
 
-async def test_what_was_read_counts_for_half_an_hour_of_failures() -> None:
-    """Others may use it up, and a Savings Plan may end."""
+async def test_new_nodes_use_what_was_read_for_half_an_hour_of_failures() -> None:
+    """Others may use it up. The nodes that it covers stay covered, so that consolidation does not replace them."""
     account = Account()
     await account.after(0)
     account.error = EC2Error("InternalServerException", "not now", operation="DescribeSavingsPlans")
@@ -89,6 +96,7 @@ async def test_what_was_read_counts_for_half_an_hour_of_failures() -> None:
     with pytest.raises(EC2Error):
         await account.after(1)
     assert account.store.coverage(()).remaining == ()
+    assert account.store.coverage([running_node()]).covered == {"on-demand": PLAN.name}
     account.error = None
     await account.after(0)
     assert account.store.coverage(()).remaining == (PLAN,)
