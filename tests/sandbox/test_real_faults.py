@@ -138,6 +138,8 @@ async def test_the_proxy_serves_a_worker_as_the_api_server_does(sandbox: Sandbox
                 first: dict[str, Any] = json.loads(await watch.content.readline())
                 assert first["object"]["metadata"]["name"] == "proxied"
                 proxy.stall_watches("pods")
+                # What the scheduler had written on the pod may be on its way, and arrives before this answer.
+                await (await http.get(f"{proxy.endpoint}/api/v1/pods")).read()
                 total_bytes = watch.content.total_bytes
                 sandbox.kubectl("delete", "pod", "proxied", "--namespace=default", "--force")
                 listed = await (await http.get(f"{proxy.endpoint}/api/v1/pods")).json()
