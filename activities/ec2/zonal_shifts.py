@@ -18,7 +18,7 @@ log = loggers.INSTANCE_TYPES
 POLL_SECONDS = 30.0
 """How old the answer of ARC may be (ACT-15)."""
 FIRST_RETRY_SECONDS = 2.0
-"""How soon ARC is asked again if it has never answered. It doubles up to POLL_SECONDS: callers wait for a question."""
+"""Seconds until ARC is asked again if it does not answer. They double up to POLL_SECONDS, because callers wait."""
 MAX_MARKED = 20_000
 """How many types are remembered with the offerings that a shift leaves them."""
 
@@ -36,7 +36,7 @@ class ZonalShifts:
         question if an earlier answer is known."""
         self._arn = ""
         self._has_asked = False
-        """Whether the first question has ended, for which everyone waits."""
+        """Whether ARC was asked once. Until then, every caller waits for the answer."""
         self._retry_after = FIRST_RETRY_SECONDS
         """How soon ARC is asked again if it does not answer."""
         self._away: frozenset[str] = frozenset()

@@ -55,7 +55,7 @@ class LaunchFailures:
         self._tries = tries or _tries_of_activity
         self._capacity_events = CapacityEvents(kube, recorder)
         self._counted_for: WeakKeyDictionary[EC2Error, set[str]] = WeakKeyDictionary()
-        """Call without an answer to the NodePools for which it counts. The members of a launch group share one."""
+        """By EC2 call without an answer, the NodePools that counted it. Members of a launch group share one call."""
 
     @property
     def is_first_try(self) -> bool:

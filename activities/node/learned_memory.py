@@ -25,8 +25,8 @@ from tenon.resources import EPHEMERAL_STORAGE, MEMORY, parse_resources
 log = loggers.NODECLAIM_LIFECYCLE
 
 REMEMBERED_SECONDS = 300.0
-"""How long a process does not read a class again for a figure that it has seen there. One that was replaced since then
-lacks it, and a NodeClaim does not say the UID of its class."""
+"""How long a process trusts that a class still has a figure that it read there. A class that was deleted and created
+again has lost it, and a NodeClaim does not name the UID of its class."""
 MOST = 5000
 
 _News = Callable[[Mapping[str, str], Sequence[str]], str | None]

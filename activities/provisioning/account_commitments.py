@@ -10,7 +10,7 @@ from tenon.ec2.commitments.coverage import AccountCommitments, Coverage, coverag
 from tenon.kube.claim_record import ClaimRecord
 
 MAX_AGE = 1800.0
-"""Seconds for which new nodes use what is left. It is read every ten minutes, and others may use it up."""
+"""For how many seconds after a read plans use what is left of the commitments. After that, others may have used it."""
 
 
 class CommitmentStore:
