@@ -196,7 +196,7 @@ class Fleets:
         price = self.market.prices.price(request.capacity_type, kind, spec.tenancy)
         if price is None or (kind, zone) not in catalogue.zonal_offerings(backend.region_name):
             return LaunchRefusedError(
-                "Unsupported",
+                "InvalidFleetConfiguration",
                 f"Your requested instance type ({kind}) is not supported in your requested Availability Zone ({zone}).",
             )
         limit = spec.override.get("MaxPrice")

@@ -38,6 +38,7 @@ def keys(*failures: dict[str, Any]) -> list[OfferingKey]:
         "InsufficientInstanceCapacity",
         "UnfulfillableCapacity",
         "Unsupported",
+        "InvalidFleetConfiguration",
         "ReservationCapacityExceeded",
         "SpotMaxPriceTooLow",
     ],

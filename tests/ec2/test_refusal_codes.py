@@ -35,6 +35,7 @@ UNPUBLISHED = {
     "answers of EC2 that the page does not list": {
         "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
         "FreeTierRestrictionError",
+        "InvalidFleetConfiguration",
         "InvalidInstanceType.NotFound",
         "InvalidPlacementGroupId.Unknown",
         "InvalidUserData.Malformed",

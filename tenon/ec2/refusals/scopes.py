@@ -106,6 +106,7 @@ REFUSALS: Mapping[str, Refusal] = {
     "InsufficientReservedInstanceCapacity": Refusal(Scope.OFFERING),
     "InsufficientReservedInstancesCapacity": Refusal(Scope.OFFERING),
     "InsufficientVolumeCapacity": Refusal(Scope.OFFERING),
+    "InvalidFleetConfiguration": Refusal(Scope.OFFERING),  # "not supported in your requested Availability Zone"
     "MaxFleetCountExceeded": Refusal(Scope.OFFERING, "FleetQuotaExceeded"),
     RESERVATION_FULL: Refusal(Scope.OFFERING),  # a launch into a reservation says more: see `unavailable_offerings`
     "SpotMaxPriceTooLow": Refusal(Scope.OFFERING),
