@@ -60,6 +60,7 @@ def launch(
             "You can specify one and only one of ipv6Address or ipv6AddressCount or ipv6Prefix or ipv6PrefixCount in "
             "interfaces to create.",
         )
+    _check_places(spec)
     groups = [_security_group(backend, group_id, subnet.vpc_id) for group_id in spec.security_groups]
     profile = _profile(backend, spec.profile)
     reservation = backend.run_instances(
@@ -91,6 +92,19 @@ def launch(
             if tags.get("network-interface"):
                 backend.create_tags([nic.id], tags["network-interface"])
     return reservation
+
+
+def _check_places(spec: LaunchSpec) -> None:
+    network = (catalogue.describe_type(spec.instance_type) or {}).get("NetworkInfo", {})
+    places = {card["NetworkCardIndex"]: card["MaximumNetworkInterfaces"] for card in network.get("NetworkCards", ())}
+    for nic in spec.interfaces:
+        device = int(nic.get("DeviceIndex") or 0)
+        if device >= places.get(int(nic.get("NetworkCardIndex") or 0), 0):
+            raise LaunchRefusedError(
+                "InvalidParameterValue",
+                f"The specified number '{device}' for the device index exceeds the maximum number of network "
+                "interfaces supported by the network card.",
+            )
 
 
 def _root_volume(image: Any) -> dict[str, Any]:

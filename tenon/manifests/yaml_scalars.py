@@ -10,9 +10,9 @@ from tenon.errors import TenonError
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUE = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "y", "Y", "on", "On", "ON"})
 _FALSE = frozenset({"false", "False", "FALSE", "no", "No", "NO", "n", "N", "off", "Off", "OFF"})
-_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9_]*)")
-_BASED = re.compile(r"[-+]?0(x[0-9a-fA-F_]+|b[01_]+|o?[0-7_]+)")
-_FLOAT = re.compile(r"[-+]?([0-9][0-9_]*)?\.?[0-9_]*([eE][-+]?[0-9]+)?")
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_BASED = re.compile(r"[-+]?0([xX][0-9a-fA-F]+|[bB][01]+|[oO]?[0-7]+)")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NO_NUMBER = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _MAX_DIGITS = 400
 _TAG = "tag:yaml.org,2002:"
@@ -61,15 +61,15 @@ def plain_value(text: str, line: int = 0) -> Any:
         return text
     if _NO_NUMBER.fullmatch(text):
         raise UnreadableDocumentError(f"line {line}: {text} is not a number that a manifest can contain")
+    bare = text.replace("_", "")
     try:
-        if _INTEGER.fullmatch(text) and len(text) <= _MAX_DIGITS:
-            return int(text.replace("_", ""))
-        if _BASED.fullmatch(text) and len(text) <= _MAX_DIGITS:
-            bare = text.replace("_", "")
+        if _INTEGER.fullmatch(bare) and len(text) <= _MAX_DIGITS:
+            return int(bare)
+        if _BASED.fullmatch(bare) and len(text) <= _MAX_DIGITS:
             octal = bare.lstrip("+-")[1:].isdigit()
             return int(bare, 8 if octal else 0)
-        if _FLOAT.fullmatch(text) and any(character.isdigit() for character in text):
-            number = float(text.replace("_", "")) if len(text) <= _MAX_DIGITS else float("inf")
+        if _FLOAT.fullmatch(bare):
+            number = float(bare) if len(text) <= _MAX_DIGITS else float("inf")
             if number in (float("inf"), float("-inf")):
                 raise UnreadableDocumentError(f"line {line}: {text[:80]} is too large for any field")
             return number

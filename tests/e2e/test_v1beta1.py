@@ -60,7 +60,7 @@ async def test_v1b04_a_pool_of_v1beta1_buys_nodes_with_its_own_kubelet_settings(
         assert labels.V1BETA1_KUBELET in claim["metadata"]["annotations"]
         assert claim["status"]["capacity"]["pods"] == str(MAX_PODS)
         (instance,) = pool.instances()
-        assert f"maxPods: {MAX_PODS}" in user_data(sandbox, instance["id"])
+        assert f'"maxPods": {MAX_PODS}' in user_data(sandbox, instance["id"])
         old = await kube.get(replace(NODECLAIMS, version="v1beta1"), claim["metadata"]["name"])
         assert old is not None
         assert old["status"]["providerID"].endswith(instance["id"])

@@ -161,7 +161,14 @@ def test_kubelet_memory_does_not_follow_the_interfaces_on_bottlerocket() -> None
 )
 @pytest.mark.parametrize("family", ["AL2", "AL2023", "Custom"])
 @pytest.mark.parametrize(
-    "settings", [{"reserve": InstanceReserve(interfaces=1)}, {"kubelet": {"maxPods": 110}}, {}], ids=str
+    "settings",
+    [
+        {"reserve": InstanceReserve(interfaces=1)},
+        {"kubelet": {"maxPods": 110}},
+        {"efa_only_interfaces": (0,), "lists_interfaces": True},
+        {},
+    ],
+    ids=str,
 )
 def test_aws069_neither_reserved_interfaces_nor_max_pods_change_the_memory_of_the_kubelet(
     name: str, mib: int, family: AMIFamily, settings: dict[str, Any]
@@ -253,6 +260,14 @@ def test_listed_interfaces_decide_efa() -> None:
     two = NodeSettings(lists_interfaces=True, efa_only_interfaces=(1, 2))
     assert capacity.capacity(p4d, two)["vpc.amazonaws.com/efa"] == 2
     assert "vpc.amazonaws.com/efa" not in capacity.capacity(p4d, NodeSettings(lists_interfaces=True))
+
+
+def test_aws073_a_part_of_a_gpu_counts_as_none() -> None:
+    """As EC2 describes g6f.large: a pod that asks for a GPU would get an eighth of one, because it costs least."""
+    (gpu,) = item("g4dn.xlarge")["GpuInfo"]["Gpus"]
+    part = gpu | {"Count": 0, "LogicalGpuCount": 1, "GpuPartitionSize": 0.125}
+    described = item("g4dn.xlarge") | {"GpuInfo": {"Gpus": [part]}}
+    assert "nvidia.com/gpu" not in capacity.capacity(described, NodeSettings())
 
 
 def test_windows_offers_addresses() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from activities.ec2.provider import Ec2Provider
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.ec2.launch.request import FIRST_EFA_CARD
 from tests.ec2.samples import rows
 
 if TYPE_CHECKING:
@@ -58,3 +60,12 @@ def changed(ready_class: EC2NodeClass, name: str, **spec: Any) -> EC2NodeClass:
     return EC2NodeClass.model_validate(
         {**body, "metadata": {**body["metadata"], "name": name}, "spec": {**body["spec"], **spec}}
     )
+
+
+def test_aws110_the_first_card_with_efa_is_the_one_that_ec2_describes() -> None:
+    first_cards = {
+        name: next((card["NetworkCardIndex"] for card in cards if "efa" in card["InterfaceTypes"]), 0)
+        for name, kind in INSTANCE_TYPES.items()
+        if (cards := kind["NetworkInfo"]["NetworkCards"])
+    }
+    assert {name: card for name, card in first_cards.items() if card} == FIRST_EFA_CARD

@@ -9,9 +9,10 @@ from tenon.ec2.families import FAMILIES
 from tenon.ec2.types.capacity import NodeSettings
 from tenon.ec2.types.instance_labels import label_values
 from tenon.ec2.types.instance_types import Prices, build, supported, without
+from tenon.ec2.types.settings import settings_of
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirement, Requirements
-from tests.ec2.samples import ZONES, instance_type, item, rows
+from tests.ec2.samples import ZONES, instance_type, item, node_class, rows
 
 
 @pytest.mark.parametrize("name", rows())
@@ -139,17 +140,36 @@ def test_refused_offerings_are_marked_and_others_untouched() -> None:
         ("t2.micro", NodeSettings(needs_nitro=True), False),
         ("m5.large", NodeSettings(needs_nitro=True), True),
         ("m5.metal", NodeSettings(needs_nitro=True), True),
-        ("m5.large", NodeSettings(network_cards=2), False),
-        ("p4d.24xlarge", NodeSettings(network_cards=4, efa_only_interfaces=(1, 2)), True),
+        ("m5.large", NodeSettings(device_indexes={1: 0}), False),
+        ("m5.large", NodeSettings(device_indexes={0: 2}), True),
+        ("m5.large", NodeSettings(device_indexes={0: 3}), False),
+        ("p4d.24xlarge", NodeSettings(device_indexes={0: 1, 3: 14}, efa_only_interfaces=(1, 2)), True),
+        ("p4d.24xlarge", NodeSettings(device_indexes={0: 1, 3: 15}), False),
         ("m5.large", NodeSettings(efa_only_interfaces=(0,)), False),
         ("m5.large", NodeSettings(needs_nested_virtualization=True), False),
         ("m5.large", NodeSettings(needs_enclaves=True), False),
         ("m6i.2xlarge", NodeSettings(needs_enclaves=True), True),
+        ("m5.large", NodeSettings(family=FAMILIES["Windows2022"]), True),
+        ("m7g.16xlarge", NodeSettings(family=FAMILIES["Windows2022"]), False),
     ],
 )
 def test_types_that_a_class_can_use(name: str, settings: NodeSettings, expected: bool) -> None:
     """AWS-077."""
     assert supported(item(name), settings) is expected
+
+
+def test_aws077_a_type_has_a_place_for_each_interface_that_a_class_lists() -> None:
+    """EC2 numbers the places of a card from 0. An m5.large has three on its only card."""
+
+    def fits(*places: tuple[int, int]) -> bool:
+        listed = [
+            {"networkCardIndex": card, "deviceIndex": device, "interfaceType": "interface"} for card, device in places
+        ]
+        return supported(item("m5.large"), settings_of(node_class(networkInterfaces=listed)))
+
+    assert fits((0, 0), (0, 2), (0, 1))
+    assert not fits((0, 0), (0, 3), (0, 1))
+    assert not fits((0, 0), (1, 0))
 
 
 def test_types_that_no_class_can_use() -> None:

@@ -12,7 +12,9 @@ from activities.ec2.launch import fleet_parameters
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.ec2.launch.request import LaunchPlan, best_subnets, client_token, plan_launch
-from tests.ec2.samples import AMD, ARM, CLUSTER, GPU, instance_type, node_claim, node_class
+from tenon.ec2.types.capacity import NodeSettings
+from tenon.ec2.types.instance_types import Prices, build
+from tests.ec2.samples import AMD, ARM, CLUSTER, GPU, ZONES, instance_type, item, node_claim, node_class
 
 FREE = {"subnet-a1": 5, "subnet-a2": 50, "subnet-b1": 7}
 TYPES = [
@@ -79,6 +81,29 @@ def test_aws091_aws110_only_pods_that_ask_for_efa_get_its_interfaces() -> None:
     assert interfaces({"vpc.amazonaws.com/efa": "1"}) == ["efa"] * 4
 
 
+def test_aws110_efa_begins_on_the_second_card_where_the_first_supports_none() -> None:
+    """Such a type has a template of its own next to types with as many EFA interfaces."""
+    names = ["p4d.24xlarge", "p6-b300.48xlarge"]
+    types = [
+        build(item("p4d.24xlarge") | {"InstanceType": name}, "us-west-2", NodeSettings(), ZONES, Prices({name: 1.0}))
+        for name in names
+    ]
+    on_demand = ("karpenter.sh/capacity-type", "In", ["on-demand"])
+    claim = node_claim(on_demand, requests={"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "1"})
+    plan = plan_launch(claim, node_class(), CLUSTER, [kind for kind in types if kind is not None], FREE, 1)
+    places = {
+        fleet_template.overrides[0].instance_type: [
+            (interface["NetworkCardIndex"], interface["DeviceIndex"], interface["InterfaceType"])
+            for interface in template.data["NetworkInterfaces"]
+        ]
+        for fleet_template, template in zip(plan.request.templates, plan.templates, strict=True)
+    }
+    assert places == {
+        "p4d.24xlarge": [(0, 0, "efa"), (1, 1, "efa"), (2, 1, "efa"), (3, 1, "efa")],
+        "p6-b300.48xlarge": [(0, 0, "interface"), (1, 1, "efa"), (2, 1, "efa"), (3, 1, "efa"), (4, 1, "efa")],
+    }
+
+
 def test_types_with_other_pod_numbers_have_other_templates() -> None:
     """AWS-091: m5.large takes 29 pods, m6i.2xlarge 58, and the kubelet is told."""
     only_on_demand = node_claim(
@@ -86,8 +111,8 @@ def test_types_with_other_pod_numbers_have_other_templates() -> None:
     )
     plan = planned(only_on_demand)
     assert len(plan.templates) == 2
-    assert "maxPods: 29" in user_data(plan, 0)
-    assert "maxPods: 58" in user_data(plan, 1)
+    assert '"maxPods": 29' in user_data(plan, 0)
+    assert '"maxPods": 58' in user_data(plan, 1)
 
 
 def test_aws098_the_version_of_bottlerocket_is_that_of_the_image_that_is_launched() -> None:
@@ -215,7 +240,7 @@ def test_node_labels_and_taints_are_in_the_user_data() -> None:
     assert "team=blue" in text
     assert "tenon.sh" not in text
     for key in ("dedicated", "cni", "karpenter.sh/unregistered"):
-        assert f"key: {key}" in text
+        assert f'"key": "{key}"' in text
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from tests.ec2.samples import node_class
 
 def template(
     efa: int = 0,
+    first_efa_card: int = 0,
     capacity_type: str = "on-demand",
     tags: dict[str, str] | None = None,
     *,
@@ -23,7 +24,7 @@ def template(
     return launch_template.build(
         node_class(**spec),
         Cluster(name="c", region="us-west-2", service_cidr="fd00::/108" if ipv6 else "10.100.0.0/16"),
-        MachineNeeds(efa_interfaces=efa),
+        MachineNeeds(efa_interfaces=efa, first_efa_card=first_efa_card),
         image_id="ami-1",
         user_data="text",
         capacity_type=capacity_type,
@@ -226,6 +227,7 @@ def test_efa_interfaces() -> None:
         ]
 
     assert places(template(efa=3)) == [(0, 0, "efa"), (1, 1, "efa"), (2, 1, "efa")]
+    assert places(template(efa=2, first_efa_card=1)) == [(0, 0, "interface"), (1, 1, "efa"), (2, 1, "efa")]
     listed = [
         {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"},
         {"networkCardIndex": 1, "deviceIndex": 0, "interfaceType": "efa-only"},

@@ -12,6 +12,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sandbox.ec2.userdata.archive import scripts
+from tenon.apis.ami_families import AMIFamily
 from tenon.ec2.families import FAMILIES
 from tenon.ec2.families.al2023 import RegistrationTaintsError
 from tenon.ec2.families.base import UserDataTooLargeError
@@ -51,29 +53,29 @@ Content-Type: multipart/mixed; boundary="//"
 --//
 Content-Type: application/node.eks.aws
 
-apiVersion: node.eks.aws/v1alpha1
-kind: NodeConfig
-spec:
-  cluster:
-    apiServerEndpoint: https://api.test
-    certificateAuthority: Q0E=
-    cidr: 10.100.0.0/16
-    name: test
-  kubelet:
-    config:
-      clusterDNS:
-      - 10.100.0.10
-      maxPods: 29
-      registerWithTaints:
-      - effect: NoExecute
-        key: cni
-      - effect: NoSchedule
-        key: dedicated
-        value: gpu
-      - effect: NoExecute
-        key: karpenter.sh/unregistered
-    flags:
-    - --node-labels=LABELS
+"apiVersion": "node.eks.aws/v1alpha1"
+"kind": "NodeConfig"
+"spec":
+  "cluster":
+    "apiServerEndpoint": "https://api.test"
+    "certificateAuthority": "Q0E="
+    "cidr": "10.100.0.0/16"
+    "name": "test"
+  "kubelet":
+    "config":
+      "clusterDNS":
+      - "10.100.0.10"
+      "maxPods": 29
+      "registerWithTaints":
+      - "effect": "NoExecute"
+        "key": "cni"
+      - "effect": "NoSchedule"
+        "key": "dedicated"
+        "value": "gpu"
+      - "effect": "NoExecute"
+        "key": "karpenter.sh/unregistered"
+    "flags":
+    - "--node-labels=LABELS"
 
 --//--
 """.replace("LABELS", ",".join(LABELS_TEXT))
@@ -114,6 +116,9 @@ def test_al2023_own_documents_come_first() -> None:
         ("#!/bin/bash\necho", "text/x-shellscript"),
         ("- a\n- b", "text/x-shellscript"),
         ("apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig", "application/node.eks.aws"),
+        ("---\nkind: NodeConfig\n---\n", "application/node.eks.aws"),
+        ("kind: NodeConfig\n---\nkind: [", "application/node.eks.aws"),
+        ("---\n---\nkind: NodeConfig\n", "text/x-shellscript"),
     ],
 )
 def test_aws097_text_that_is_no_kubernetes_object_is_a_shell_script(text: str, kind: str) -> None:
@@ -139,7 +144,7 @@ def test_tnt02_a_users_flag_cannot_take_the_registration_taints_away(flag: str) 
             "--b--",
         ]
     )
-    for text in (own, mime):
+    for text in (own, mime, f"{own}---\n"):
         with pytest.raises(RegistrationTaintsError, match="use the taints of the NodePool"):
             FAMILIES["AL2023"].user_data(bootstrap(user_data=text))
     for allowed in (
@@ -186,6 +191,16 @@ def test_an_archive_without_its_closing_boundary_gets_no_empty_part() -> None:
     own = f"{head}--X\nContent-Type: text/x-shellscript\n\necho\n--X\n"
     result = parts(FAMILIES["AL2023"].user_data(bootstrap(user_data=own)))
     assert [kind for kind, _ in result] == ["text/x-shellscript", "application/node.eks.aws"]
+
+
+@pytest.mark.parametrize("family", ["AL2", "AL2023"])
+@pytest.mark.parametrize("head", ["", 'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="X"\n\n'])
+def test_aws096_aws097_letters_beyond_ascii_reach_the_script(family: AMIFamily, head: str) -> None:
+    """cloud-init replaces them in a part that does not state its encoding."""
+    script = "#!/bin/bash\necho 'Größe → 🚀' a=b  \n\techo " + "x" * 200
+    own = f"{head}--X\nContent-Type: text/x-shellscript\n\n{script}\n--X--\n" if head else script
+    first, *_ = scripts(FAMILIES[family].user_data(bootstrap(user_data=own)))
+    assert first.strip() == script
 
 
 def test_aws096_al2_joins_an_ipv6_cluster() -> None:

@@ -64,6 +64,7 @@ spec:
 """
 
 
+OWN = "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {kubelet: {config: {podsPerCore: 9}}}\n"
 IMAGE = "amazon-eks-node-al2023-x86_64-standard-1.37-v20261101"
 CLUSTER = Cluster("test", "us-west-2", endpoint="https://api.test", ca_bundle="Q0E=", service_cidr="10.100.0.0/16")
 
@@ -109,6 +110,28 @@ def test_aws097_nodeadm_merges_documents_and_later_ones_win(program: Path) -> No
     assert settings.kube_reserved["cpu"] == "100m"
     assert settings.raid0
     assert settings.cluster_dns == ("10.96.0.10",)
+
+
+@pytest.mark.parametrize("text", ["y", "N", "7e3", "0o14", "0X1F", "1_e3", "true", "~", "007", "1.5e9"])
+def test_aws097_nodeadm_reads_each_text_as_a_text(program: Path, text: str) -> None:
+    """Its YAML has more booleans and numbers than Python's, and the kubelet does not start with one for a text."""
+    kubelet = {"kubeReserved": {"memory": "1.5e9"}, "evictionHard": {"memory.available": "2e8"}}
+    node = bootstrap(taints=(Taint("dedicated", "NoSchedule", text),), kubelet=kubelet)
+    settings = read(program, FAMILIES["AL2023"].user_data(node))
+    assert settings.taints == ({"key": "dedicated", "value": text, "effect": "NoSchedule"},)
+    assert settings.kube_reserved["memory"] == "1.5e9"
+    assert settings.eviction_hard["memory.available"] == "2e8"
+
+
+@pytest.mark.parametrize("end", ["---\n", "---\nkind: Other\n"])
+def test_aws097_nodeadm_reads_the_first_of_several_documents(program: Path, end: str) -> None:
+    """It is the one that decides whether Tenon passes the text on as a NodeConfig."""
+    assert read(program, FAMILIES["AL2023"].user_data(bootstrap(user_data=OWN + end))).pods_per_core == 9
+
+
+def test_aws097_nodeadm_reads_letters_beyond_ascii(program: Path) -> None:
+    own = f"# Größe → 🚀\n{OWN}"
+    assert read(program, FAMILIES["AL2023"].user_data(bootstrap(user_data=own))).pods_per_core == 9
 
 
 def test_a_flag_with_taints_replaces_the_taints_of_the_configuration(program: Path) -> None:

@@ -22,6 +22,13 @@ from tenon.ec2.families.bootstrap import Bootstrap
 from tenon.errors import TenonError
 
 
+class _Dumper(yaml.SafeDumper):
+    """Quotes all texts: nodeadm would read some as booleans or numbers that PyYAML does not quote, as y and 7e3."""
+
+
+_Dumper.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"'))
+
+
 class RegistrationTaintsError(TenonError, ValueError):
     """The user's part would take away the taints that a node must register with."""
 
@@ -59,7 +66,7 @@ def _keep_registration_taints(text: str) -> None:
     Pods could then run on a node before Tenon has registered it, and plans would not know the taints of the flag.
     """
     try:
-        document = yaml.safe_load(text)
+        document = mime.first_document(text)
     except yaml.YAMLError:
         return  # nodeadm says what is wrong, on the console of the instance
     flags = field_at(document, "spec", "kubelet", "flags")
@@ -94,7 +101,7 @@ def _node_config(node: Bootstrap) -> str:
     if node.raid0:
         spec["instance"] = {"localStorage": {"strategy": "RAID0"}}
     document = {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": spec}
-    return str(yaml.safe_dump(document, sort_keys=True, width=10**6))
+    return str(yaml.dump(document, Dumper=_Dumper, sort_keys=True, width=10**6))
 
 
 AL2023 = Family(

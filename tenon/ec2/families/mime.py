@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import quopri
 from collections.abc import Iterable
-from email import message_from_string
+from email import message_from_bytes
 from email.message import Message
+from typing import Any
 
 import yaml
 
@@ -26,7 +28,7 @@ def parts_of(text: str) -> list[Part]:
     if not stripped:
         return []
     if stripped.lower().startswith(("mime-version:", "content-type:")):
-        archive = message_from_string(stripped)
+        archive = message_from_bytes(stripped.encode())
         parts = [
             (part.get("Content-Type", SHELL), _text_of(part)) for part in archive.walk() if not part.is_multipart()
         ]
@@ -36,10 +38,18 @@ def parts_of(text: str) -> list[Part]:
 
 
 def join(parts: Iterable[Part]) -> str:
-    """Join the documents into one archive, in order."""
+    """Join the documents into one archive, in order.
+
+    A part with letters beyond ASCII states its encoding, because cloud-init replaces such letters otherwise.
+    """
     lines = ["MIME-Version: 1.0", f'Content-Type: multipart/mixed; boundary="{_BOUNDARY}"', ""]
     for content_type, text in parts:
-        lines += [f"--{_BOUNDARY}", f"Content-Type: {content_type}", "", text.strip("\n"), ""]
+        lines += [f"--{_BOUNDARY}", f"Content-Type: {content_type}"]
+        body = text.strip("\n")
+        if not body.isascii():
+            lines.append("Content-Transfer-Encoding: quoted-printable")
+            body = quopri.encodestring(body.encode()).decode()
+        lines += ["", body, ""]
     return "\n".join([*lines, f"--{_BOUNDARY}--", ""])
 
 
@@ -48,10 +58,19 @@ def _is_object(text: str) -> bool:
     if text.startswith("#!"):
         return False
     try:
-        document = yaml.safe_load(text)
+        document = first_document(text)
     except yaml.YAMLError:
         return False
     return isinstance(document, dict) and not document.keys().isdisjoint({"apiVersion", "kind", "spec"})
+
+
+def first_document(text: str) -> Any:
+    """Return the first YAML document, the only one that nodeadm reads.
+
+    Raises:
+        yaml.YAMLError: it is not YAML.
+    """
+    return next(yaml.safe_load_all(text), None)
 
 
 def _text_of(part: Message) -> str:

@@ -30,6 +30,8 @@ from tenon.resources import PODS, parse_resources
 from tenon.scheduling.model import InstanceType, Offering
 
 EFA = "vpc.amazonaws.com/efa"
+FIRST_EFA_CARD = {"p6-b300.48xlarge": 1}
+"""Types whose first network card supports no EFA, as InterfaceTypes of EC2's description says for each card."""
 NITRO_SANDBOX = "eks.amazonaws.com/nitro-sandbox"
 """A slot for a Nitro enclave. A device plugin publishes the resource; a NodeOverlay says how many a type has."""
 _NITRO_SANDBOX_LABEL = f"{labels.AWS_GROUP}/nitro-sandbox"
@@ -155,6 +157,7 @@ def _grouped(
             needs=replace(
                 needs,
                 efa_interfaces=choice.type.capacity.get(EFA, 0) if with_efa else 0,
+                first_efa_card=FIRST_EFA_CARD.get(choice.type.name, 0) if with_efa else 0,
                 reservation=_reservation(choice.offerings[0]),
             ),
             kubelet=json.dumps(kubelets.get(choice.type.name, own_kubelet), sort_keys=True),

@@ -62,6 +62,8 @@ class MachineNeeds:
 
     efa_interfaces: int = 0
     """How many EFA interfaces the instances get."""
+    first_efa_card: int = 0
+    """The first network card that supports EFA."""
     enclaves: bool = False
     """Whether their pods need Nitro enclaves; the class may switch them on for all."""
     tenancy: str = labels.DEFAULT_TENANCY
@@ -117,7 +119,7 @@ def build(
         "CapacityReservationSpecification": _reservation(reservation) if reservation or not open_reservations else "",
         "UserData": b64encode(user_data.encode()).decode(),
         "TagSpecifications": [{"ResourceType": kind, "Tags": tag_list(tags)} for kind in tagged],
-        **_network(node_class, needs.efa_interfaces, ipv6=cluster.ipv6),
+        **_network(node_class, needs, ipv6=cluster.ipv6),
     }
     if spec.cpu_options is not None and spec.cpu_options.nested_virtualization:
         data["CpuOptions"] = {"NestedVirtualization": spec.cpu_options.nested_virtualization}
@@ -194,7 +196,7 @@ def _ebs(volume: BlockDevice) -> dict[str, Any]:
     return {name: value for name, value in ebs_settings.items() if value is not None}
 
 
-def _network(node_class: EC2NodeClass, efa_interfaces: int, *, ipv6: bool) -> dict[str, Any]:
+def _network(node_class: EC2NodeClass, needs: MachineNeeds, *, ipv6: bool) -> dict[str, Any]:
     """Return security groups only, or interfaces if class, EFA or cluster need more than EC2's default interface.
 
     In an IPv6 cluster every interface gets an IPv6 address, also in a subnet that assigns none by itself, and no
@@ -208,8 +210,10 @@ def _network(node_class: EC2NodeClass, efa_interfaces: int, *, ipv6: bool) -> di
         (interface.network_card_index, interface.device_index, interface.interface_type)
         for interface in spec.network_interfaces
     ]
-    if not places and efa_interfaces:
-        places = [(card, 0 if card == 0 else 1, "efa") for card in range(efa_interfaces)]
+    if not places and needs.efa_interfaces:
+        cards = range(needs.first_efa_card, needs.first_efa_card + needs.efa_interfaces)
+        primary = [] if 0 in cards else [(0, 0, "interface")]
+        places = [*primary, *((card, 0 if card == 0 else 1, "efa") for card in cards)]
     own: dict[str, Any] = {}
     if spec.associate_public_ip_address is not None:
         own["AssociatePublicIpAddress"] = spec.associate_public_ip_address

@@ -60,8 +60,8 @@ class NodeSettings:
     efa_only_interfaces: tuple[int, ...] = ()
     """The network card index of each efa-only interface that the class lists."""
     lists_interfaces: bool = False
-    network_cards: int = 1
-    """How many network cards a type must have."""
+    device_indexes: Mapping[int, int] = field(default_factory=dict)
+    """By network card index: the largest device index of the interfaces that the class lists."""
     needs_nitro: bool = False
     needs_nested_virtualization: bool = False
     needs_enclaves: bool = False
@@ -143,7 +143,11 @@ def _volume_bytes(settings: NodeSettings) -> int:
 
 
 def device_resources(item: Item, settings: NodeSettings) -> Resources:
-    """Return accelerators and special network interfaces by resource name, without those that are zero."""
+    """Return accelerators and special network interfaces by resource name, without those that are zero.
+
+    EC2 counts 0 GPUs on g6f and gr6f, which have a part of one. So no pod that asks for a GPU gets less than one,
+    unless a NodeOverlay gives these types `nvidia.com/gpu`.
+    """
     devices: Resources = {}
     for gpu in item.get("GpuInfo", {}).get("Gpus", ()):
         name = _GPU_RESOURCES.get(gpu["Manufacturer"].lower())
@@ -182,11 +186,12 @@ def capacity(item: Item, settings: NodeSettings) -> Resources:
 def kube_reserved(item: Item, settings: NodeSettings) -> Resources:
     """Return what is reserved for the kubelet and the container runtime.
 
-    The class's own figures override key by key. RESERVED_ENIS does not count, because nodeadm and bootstrap.sh
-    reserve for the pods of all interfaces.
+    The class's own figures override key by key. RESERVED_ENIS and efa-only interfaces do not count, because nodeadm
+    and bootstrap.sh reserve for the pods of all interfaces.
     """
     limited = settings.family.eni_limited_overhead
-    pods = eni_limited_pods(item, replace(settings, reserve=InstanceReserve())) if limited else max_pods(item, settings)
+    all_interfaces = replace(settings, reserve=InstanceReserve(), efa_only_interfaces=())
+    pods = eni_limited_pods(item, all_interfaces) if limited else max_pods(item, settings)
     rest = item["VCpuInfo"]["DefaultVCpus"] * 1000
     cpu = 0
     for width, share in _CPU_BANDS:

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import inf
+from typing import Any
 
 from tenon.apis import labels
 from tenon.apis.expressions import ExpressionError
@@ -78,19 +79,28 @@ def supported(item: Item, settings: NodeSettings) -> bool:
     """True if a node of this class can run on the type."""
     nitro = item.get("Hypervisor") == "nitro" or item.get("BareMetal", False)
     network = item["NetworkInfo"]
+    bootable = {"amd64"} if settings.family.os == "windows" else {"amd64", "arm64"}
     return (
         "hvm" in item.get("SupportedVirtualizationTypes", ())
-        and bool(architectures(item))
+        and not bootable.isdisjoint(architectures(item))
         and item["InstanceType"].partition(".")[0] not in settings.family.unbootable_types
         and (nitro or not settings.needs_nitro)
         and placement_groups.takes(settings.placement_group, item)
-        and network.get("MaximumNetworkCards", 1) >= settings.network_cards
+        and _has_places(network, settings.device_indexes)
         and network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0) >= len(settings.efa_only_interfaces)
         and (
             not settings.needs_nested_virtualization
             or "nested-virtualization" in item["ProcessorInfo"].get("SupportedFeatures", ())
         )
         and (not settings.needs_enclaves or supports_enclaves(item))
+    )
+
+
+def _has_places(network: Mapping[str, Any], device_indexes: Mapping[int, int]) -> bool:
+    """True if the network cards have the device indexes, which begin at 0."""
+    return network.get("MaximumNetworkCards", 1) > max(device_indexes, default=0) and all(
+        device_indexes.get(card["NetworkCardIndex"], 0) < card["MaximumNetworkInterfaces"]
+        for card in network.get("NetworkCards", ())
     )
 
 

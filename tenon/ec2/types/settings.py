@@ -23,6 +23,10 @@ def settings_of(node_class: EC2NodeClass, reserve: InstanceReserve = DEFAULT_RES
     """Return the settings of a class, without the memory, CPU, pods and huge pages that its nodes reported."""
     spec = node_class.spec
     interfaces = spec.network_interfaces
+    device_indexes: dict[int, int] = {}
+    for interface in interfaces:
+        card = interface.network_card_index
+        device_indexes[card] = max(interface.device_index, device_indexes.get(card, 0))
     return NodeSettings(
         family=family_of(node_class),
         kubelet=kubelet_map(node_class),
@@ -34,7 +38,7 @@ def settings_of(node_class: EC2NodeClass, reserve: InstanceReserve = DEFAULT_RES
         raid0=spec.instance_store_policy == "RAID0",
         efa_only_interfaces=tuple(i.network_card_index for i in interfaces if i.interface_type == "efa-only"),
         lists_interfaces=bool(interfaces),
-        network_cards=max((i.network_card_index + 1 for i in interfaces), default=1),
+        device_indexes=device_indexes,
         needs_nitro=spec.connection_tracking is not None,
         needs_nested_virtualization=spec.cpu_options is not None
         and spec.cpu_options.nested_virtualization == "enabled",

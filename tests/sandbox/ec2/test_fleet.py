@@ -154,7 +154,7 @@ def test_tags_reach_instances_volumes_and_fleets_next_to_the_system_tags(aws: Aw
         ({"InstanceType": "zz9.large"}, "InvalidParameterValue"),
         ({"InstanceType": "m5.large"}, "InvalidParameterValue"),  # x86 type, arm64 image
         ({"InstanceType": "m7g.large", "SubnetId": "subnet-0123456789abcdef0"}, "InvalidSubnetID.NotFound"),
-        ({"InstanceType": "mac2.metal"}, "Unsupported"),  # no price
+        ({"InstanceType": "mac2.metal"}, "InvalidFleetConfiguration"),  # no price
         ({"InstanceType": "m7g.large", "ImageId": "ami-0123456789abcdef0"}, "InvalidAMIID.NotFound"),
     ],
 )
@@ -162,6 +162,24 @@ def test_an_offer_that_makes_no_sense_fails_alone(aws: Aws, override: dict[str, 
     answer = aws.fleet(override, {"InstanceType": "m7g.4xlarge"})
     assert [error["ErrorCode"] for error in answer["Errors"]] == [code]
     assert answer["Instances"][0]["InstanceType"] == "m7g.4xlarge"
+
+
+def test_aws077_a_network_card_has_only_as_many_places_as_ec2_says(aws: Aws) -> None:
+    """An m7g.large has three."""
+    for device, launched in ((2, 1), (3, 0)):
+        interfaces = [{"DeviceIndex": 0, "Groups": [aws.group]}, {"DeviceIndex": device, "Groups": [aws.group]}]
+        aws.template(f"device-{device}", NetworkInterfaces=interfaces)
+        configs = [
+            {
+                "LaunchTemplateSpecification": {"LaunchTemplateName": f"device-{device}", "Version": "$Latest"},
+                "Overrides": [{"InstanceType": "m7g.large", "SubnetId": aws.subnets["us-west-2a"]}],
+            }
+        ]
+        answer = aws.fleet(LaunchTemplateConfigs=configs)
+        assert len(answer["Instances"]) == launched
+    (error,) = answer["Errors"]
+    assert error["ErrorCode"] == "InvalidParameterValue"
+    assert "'3' for the device index" in error["ErrorMessage"]
 
 
 def test_an_unknown_instance_profile_is_refused(aws: Aws) -> None:
