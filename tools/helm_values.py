@@ -59,9 +59,10 @@ _FULLNAME = '{{ include "tenon.fullname" . }}'
 _ACCOUNT = '{{ include "tenon.serviceAccountName" . }}'
 _NAMESPACE = "{{ .Release.Namespace }}"
 LEASE = str(Settings.model_fields["leader_election_name"].default)
-_LEASE = f'{{{{ .Values.settings.leaderElectionName | default "{LEASE}" }}}}'
+_LEASE_NAME = f'tpl (.Values.settings.leaderElectionName | default "{LEASE}") .'
+_LEASE = f"{{{{ {_LEASE_NAME} }}}}"
 _LEASES = f"""  - {LEASE}
-  {{{{- if ne (.Values.settings.leaderElectionName | default "{LEASE}") "{LEASE}" }}}}
+  {{{{- if ne ({_LEASE_NAME}) "{LEASE}" }}}}
   - '{_LEASE}'
   {{{{- end }}}}
 """
@@ -103,6 +104,7 @@ def _schema(source: str) -> dict[str, Any]:
     schema = _object({name: default for name, default in values.items() if name != "settings"})
     schema["properties"] |= {
         "global": {},  # Helm gives it to every chart that is part of another
+        "enabled": {"type": "boolean"},  # the usual condition of such a part, which only Helm reads
         "replicas": {"type": "integer", "minimum": 0},
         "logLevel": {"enum": ["debug", "info", "warn", "error", "DEBUG", "INFO", "WARN", "ERROR"]},
         "logOutputPaths": {"type": "array", "items": {"type": "string"}, "minItems": 1},

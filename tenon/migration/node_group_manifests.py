@@ -25,6 +25,9 @@ DROPPED_TAGS = re.compile(
 )
 UNNEEDED_AFTER = "10m"
 """How long a node is not needed before Cluster Autoscaler removes it, by default."""
+LINUX_ROLE, WINDOWS_ROLE = "KarpenterNodeRole", "WindowsNodeRole"
+"""Before the cluster's name: the roles of nodes that deploy/aws creates, and the only ones that the worker may pass."""
+PASS_ROLE = "statement PassNodeRole of deploy/iam/controller-policy.json"
 UNNAMABLE = re.compile(r"[^a-z0-9-]+")
 
 
@@ -101,9 +104,15 @@ def _class_spec(group: NodeGroup, account: Account) -> JsonObject:
     spec: JsonObject = {}
     if group.role and not template.get("IamInstanceProfile"):
         spec["role"] = group.role
+        _note_role(group, account)
     elif template.get("IamInstanceProfile"):
         profile = template["IamInstanceProfile"]
-        spec["instanceProfile"] = str(profile.get("Name") or str(profile.get("Arn") or "").rpartition("/")[2])
+        name = str(profile.get("Name") or str(profile.get("Arn") or "").rpartition("/")[2])
+        spec["instanceProfile"] = name
+        notes.append(
+            f"the role of instance profile {name} is not known: if it is not {_shipped_role(group, account)}, let the "
+            f"worker pass it: {PASS_ROLE}"
+        )
     else:
         spec["role"] = "ROLE"
         notes.append("the role of the nodes is not known: replace ROLE")
@@ -129,6 +138,19 @@ def _class_spec(group: NodeGroup, account: Account) -> JsonObject:
     if tags:
         spec["tags"] = tags
     return spec
+
+
+def _note_role(group: NodeGroup, account: Account) -> None:
+    if group.role not in (f"{prefix}-{account.cluster}" for prefix in (LINUX_ROLE, WINDOWS_ROLE)):
+        group.notes.append(
+            f"the policy that comes with Tenon does not let the worker pass the role {group.role}: use the role "
+            f"{_shipped_role(group, account)}, or let the worker pass this one: {PASS_ROLE}"
+        )
+
+
+def _shipped_role(group: NodeGroup, account: Account) -> str:
+    prefix = WINDOWS_ROLE if group.family.startswith("Windows") else LINUX_ROLE
+    return f"{prefix}-{account.cluster or 'CLUSTER'}"
 
 
 def _security_groups(group: NodeGroup, account: Account) -> list[JsonObject]:

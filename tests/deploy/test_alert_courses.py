@@ -125,6 +125,14 @@ def test_sweeps_that_never_succeed_alert_too(tmp_path: Path) -> None:
     course(tmp_path, "TenonSweepsDoNotWork", {name: "_x119 0x60"}, fires={"130m": [], "140m": [{}]})
 
 
+def test_the_first_run_that_a_version_cannot_replay_alerts(tmp_path: Path) -> None:
+    """The series of its counter begins with it, and a second one may never come."""
+    series = 'tenon_workflow_runs_ended_total{workflow="NodeClaimWorkflow",instance="a"}'
+    workflow = [{"workflow": "NodeClaimWorkflow"}]
+    fires: dict[str, list[dict[str, str]]] = {"8m": [], "9m": workflow, "23m": workflow, "24m": [], "60m": []}
+    course(tmp_path, "TenonWorkflowRunsEnded", {series: "_x9 1x60"}, fires=fires)
+
+
 def test_a_pause_that_is_forgotten_alerts_after_three_days(tmp_path: Path) -> None:
     labels = {"nodepool": "web", "disruptionfreeze": "pause-web"}
     series = 'tenon_nodepools_frozen{nodepool="web",disruptionfreeze="pause-web",instance="a"}'

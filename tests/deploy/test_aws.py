@@ -18,6 +18,7 @@ from hcl2.api import loads
 from tenon.ec2.instances.interruption import NoticeKind, read_notice
 from tests.deploy import stack as stacks
 from tests.deploy.stack import ACCOUNT
+from tests.docs.recipes import written_files
 from tests.ec2.interruption_events import HEALTH, INTERRUPTIBLE, REBALANCE, RESERVATION, SPOT, state
 from tests.moto_account import moto_account
 from tools.cloudformation import NODE_POLICIES, POLICY, PSEUDO_PARAMETERS, RULES, TEMPLATE
@@ -118,6 +119,25 @@ def test_only_the_workers_service_account_may_take_its_role(stack: Stack) -> Non
         assert statement["Principal"] == {"Service": "pods.eks.amazonaws.com"}
         assert set(statement["Action"]) == {"sts:AssumeRole", "sts:TagSession"}
     assert stack.outputs["ControllerRoleArn"] == role["Arn"]
+
+
+def test_the_role_that_the_guide_makes_by_hand_is_that_of_the_template(template: dict[str, Any]) -> None:
+    guide = Path("deploy/README.md")
+    _, with_pod_identity, _ = template["Resources"]["ControllerRole"]["Properties"]["AssumeRolePolicyDocument"][
+        "Fn::If"
+    ]
+    assert written_files(guide, "trust.json") == [with_pod_identity]
+    text, defaults = guide.read_text(), template["Parameters"]
+    account = (
+        f"--namespace {defaults['Namespace']['Default']} --service-account {defaults['ServiceAccount']['Default']}"
+    )
+    assert f'aws eks create-pod-identity-association --cluster-name "$CLUSTER_NAME" {account}' in text
+    for command, name in (
+        ("create-policy", "policy-name"),
+        ("create-role", "role-name"),
+        ("attach-role-policy", "role-name"),
+    ):
+        assert f'aws iam {command} --{name} "TenonController-$CLUSTER_NAME"' in text
 
 
 def test_the_node_role_is_the_one_that_the_policy_lets_the_worker_pass(stack: Stack) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ CHART = ROOT / "deploy" / "chart"
 AS_FOR_KARPENTER = Path(__file__).parent / "values" / "as_for_karpenter.yaml"
 NAMED = ("--set", "settings.clusterName=sandbox", "--set", "aws.region=us-west-2")
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 OF_A_RELEASE = ("instance", "version", "managed-by")
 
 Body = dict[str, Any]
@@ -320,6 +322,27 @@ def test_ops11_no_affinity_puts_the_worker_on_a_node_that_it_manages(
     assert [term["matchExpressions"] for term in terms] == expressions
 
 
+@pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
+def test_ops07_only_terms_without_a_selector_mean_the_pods_of_the_release(kind: str) -> None:
+    """As in Karpenter's chart, in required and in preferred terms."""
+    own = {"app.kubernetes.io/name": "tenon", "app.kubernetes.io/instance": "tenon"}
+    others = [{"matchLabels": {"app": "temporal"}}, {"matchExpressions": [{"key": "app", "operator": "Exists"}]}, {}]
+    selectors = [None, *others]
+
+    def terms() -> list[Body]:
+        return [{"topologyKey": "zone", **({"labelSelector": item} if item is not None else {})} for item in selectors]
+
+    affinity = {kind: {REQUIRED: terms(), PREFERRED: [{"weight": 1, "podAffinityTerm": term} for term in terms()]}}
+    spread = [{**term, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"} for term in terms()]
+    values = {"affinity": affinity, "topologySpreadConstraints": spread}
+    body = pod(rendered(*NAMED, *(f"--set-json={name}={json.dumps(value)}" for name, value in values.items())))
+    weighted = body["affinity"][kind][PREFERRED]
+    assert [term["weight"] for term in weighted] == [1] * 4
+    of_weighted = [term["podAffinityTerm"] for term in weighted]
+    for part in (body["affinity"][kind][REQUIRED], of_weighted, body["topologySpreadConstraints"]):
+        assert [term["labelSelector"] for term in part] == [{"matchLabels": own}, *others]
+
+
 def test_the_notes_name_the_values_that_are_ignored(sandbox: Sandbox) -> None:
     ignored = yaml.safe_load((CHART / "files" / "ignored.yaml").read_text())
     options = [*NAMED, *(word for path in ignored for word in ("--set", f"{path}=x"))]
@@ -411,6 +434,32 @@ def test_a_network_policy_without_monitoring_and_webhook_allows_no_traffic() -> 
     assert the(documents, "NetworkPolicy")["spec"]["ingress"] == []
 
 
+def test_ops07_the_chart_may_be_part_of_another_one(tmp_path: Path) -> None:
+    """Helm then adds `global`, and `enabled` if that is the condition. Settings may be templates, as in Karpenter's."""
+    shutil.copytree(CHART, tmp_path / "charts" / "tenon")
+    dependency = {"name": "tenon", "version": "0.1.0", "condition": "tenon.enabled"}
+    chart = {"apiVersion": "v2", "name": "platform", "version": "1.0.0", "dependencies": [dependency]}
+    cluster = "{{ .Values.global.cluster }}"
+    settings = {"clusterName": cluster, "leaderElectionName": f"{cluster}-lease", "defaultTags": '{"team": "a"}'}
+    values = {"global": {"cluster": "orders"}, "tenon": {"enabled": True, "settings": settings}}
+    (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(chart))
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
+    documents = [body for body in yaml.safe_load_all(helm.template(tmp_path)) if body]
+    data = the(documents, "ConfigMap")["data"]
+    assert (data["CLUSTER_NAME"], data["LEADER_ELECTION_NAME"], data["DEFAULT_TAGS"]) == (
+        "orders",
+        "orders-lease",
+        '{"team": "a"}',
+    )
+    leases = [rule for body in documents for rule in body.get("rules", ()) if rule.get("resources") == ["leases"]]
+    names = {name for rule in leases for name in rule.get("resourceNames", ())}
+    assert names == {"karpenter-leader-election", "orders-lease"}
+    assert "{{" not in str(documents)
+    assert not helm.template(tmp_path, "--set", "tenon.enabled=false").strip()
+    with pytest.raises(helm.HelmError, match=r"settings\.clusterName is required"):
+        helm.template(tmp_path, "--set", "global.cluster=")
+
+
 def test_the_chart_brings_every_crd() -> None:
     brought = {body["metadata"]["name"] for body in rendered(*NAMED, "--include-crds") if "Definition" in body["kind"]}
     written = [yaml.safe_load(path.read_text()) for path in (ROOT / "deploy" / "crds").glob("*.yaml")]
@@ -477,14 +526,43 @@ def test_a_chart_for_temporals_worker_controller_has_its_objects_with_the_pods_o
     value = ("--set", "workerController.enabled=true", "--set", "settings.workerVersioning=Manual")
     documents = rendered(*NAMED, *value)
     deployment = the(documents, "WorkerDeployment")
-    assert (
-        deployment["spec"]["template"]
-        == the(rendered(*NAMED, "--set", "settings.workerVersioning=Manual"), "Deployment")["spec"]["template"]
-    )
+    template = the(rendered(*NAMED, "--set", "settings.workerVersioning=Manual"), "Deployment")["spec"]["template"]
+    for term in (
+        *template["spec"]["affinity"]["podAntiAffinity"][REQUIRED],
+        *template["spec"]["topologySpreadConstraints"],
+    ):
+        term["matchLabelKeys"] = ["temporal.io/build-id"]
+    assert deployment["spec"]["template"] == template
     assert set(deployment["spec"]) == {"replicas", "workerOptions", "rollout", "sunset", "template"}
     assert the(documents, "Connection")["spec"] == {"hostPort": "temporal-frontend.temporal:7233"}
     assert "TEMPORAL_WORKER_BUILD_ID" not in str(deployment)
     assert not [document for document in documents if document["kind"] == "Deployment"]
+
+
+def test_only_pods_of_one_version_of_the_worker_controller_stay_apart() -> None:
+    """Otherwise the pods of a new version wait for those of the earlier one to leave, which wait for them."""
+    values = {
+        "workerController": {"enabled": True},
+        "settings": {"workerVersioning": "Manual"},
+        "affinity": {
+            "podAntiAffinity": {
+                REQUIRED: [
+                    {"topologyKey": "host"},
+                    {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "temporal"}}},
+                    {"topologyKey": "host", "matchLabelKeys": ["team"]},
+                ],
+                PREFERRED: [{"weight": 1, "podAffinityTerm": {"topologyKey": "zone"}}],
+            },
+            "podAffinity": {REQUIRED: [{"topologyKey": "region"}]},
+        },
+    }
+    documents = rendered(*(f"--set-json={name}={json.dumps(value)}" for name, value in values.items()), *NAMED)
+    affinity = the(documents, "WorkerDeployment")["spec"]["template"]["spec"]["affinity"]
+    version = ["temporal.io/build-id"]
+    terms = affinity["podAntiAffinity"][REQUIRED]
+    assert [term.get("matchLabelKeys") for term in terms] == [version, None, ["team"]]
+    assert affinity["podAntiAffinity"][PREFERRED][0]["podAffinityTerm"]["matchLabelKeys"] == version
+    assert "matchLabelKeys" not in affinity["podAffinity"][REQUIRED][0]
 
 
 def test_a_chart_for_temporals_worker_controller_is_refused_without_manual_versioning() -> None:

@@ -105,3 +105,13 @@ def test_no_command_relies_on_a_shell_that_splits_the_words_of_a_variable() -> N
         if re.search(r"(?<![\"=\w/.-])\$[A-Z_]+(?=\s|$)", re.sub(r'"[^"]*"', "", line))
     ]
     assert unquoted == []
+
+
+def test_an_instance_profile_made_by_hand_is_removed_before_the_stack_that_has_its_role() -> None:
+    """IAM deletes no role that is in an instance profile."""
+    text = PAGE.read_text().replace("\\\n", "")
+    profiles = re.findall(r"aws iam create-instance-profile --instance-profile-name (\S+)", text)
+    assert profiles
+    before_the_stack = text[: text.index("aws cloudformation delete-stack")]
+    for command in ("remove-role-from-instance-profile", "delete-instance-profile"):
+        assert re.findall(rf"aws iam {command} --instance-profile-name (\S+)", before_the_stack) == profiles

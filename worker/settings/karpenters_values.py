@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +30,14 @@ OTHER_DEFAULTS = {
 """Karpenter's default where Tenon's is another one (SET-29)."""
 LISTS = ("log_output_paths", "log_error_output_paths")
 TRUE = ("1", "t", "true")
-POD_FIELDS = ("nodeSelector", "tolerations", "priorityClassName", "hostNetwork", "topologySpreadConstraints")
+POD_FIELDS = (
+    "nodeSelector",
+    "tolerations",
+    "priorityClassName",
+    "hostNetwork",
+    "topologySpreadConstraints",
+    "affinity",
+)
 
 
 @dataclass(slots=True)
@@ -69,13 +77,25 @@ def translate(deployment: JsonObject, config_maps: ConfigMaps) -> ChartValues:
     if replicas := field_at(deployment, "spec", "replicas"):
         result.put("replicas", replicas)
     pod = field_at(deployment, "spec", "template", "spec") or {}
-    for name in POD_FIELDS:
-        if pod.get(name):
-            result.put(name, pod[name])
-    if affinity := pod.get("affinity"):
-        result.put("affinity", affinity)
+    pod_values = deepcopy({name: pod[name] for name in POD_FIELDS if pod.get(name)})
+    _remove_own_selectors(pod_values, field_at(deployment, "spec", "selector", "matchLabels"))
+    for name, value in pod_values.items():
+        result.put(name, value)
     result.notes.append("add temporal.address, your image (controller.image) and the ServiceAccount's role")
     return result
+
+
+def _remove_own_selectors(pod_values: JsonObject, own_labels: Mapping[str, str] | None) -> None:
+    """Remove the selectors that Karpenter's chart filled in with its own labels: Tenon's chart fills in its own."""
+    terms = list(pod_values.get("topologySpreadConstraints") or ())
+    for kind in ("podAffinity", "podAntiAffinity"):
+        affinity = field_at(pod_values, "affinity", kind) or {}
+        terms += affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+        preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+        terms += [weighted["podAffinityTerm"] for weighted in preferred]
+    for term in terms:
+        if term.get("labelSelector") == {"matchLabels": own_labels}:
+            del term["labelSelector"]
 
 
 def _translate(name: str, text: str, result: ChartValues) -> None:

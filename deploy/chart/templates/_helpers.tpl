@@ -44,11 +44,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- join "," $gates }}
 {{- end }}
 
-{{- /* Every setting that has a value, as a variable. files/settings.yaml knows the names. */ -}}
+{{- /* Every setting that has a value, as a variable. files/settings.yaml knows the names. As in Karpenter's chart, values may be
+templates. */ -}}
 {{- define "tenon.environment" -}}
 {{- $settings := .Values.settings }}
 {{- $names := .Files.Get "files/settings.yaml" | fromYaml }}
-{{- if not $settings.clusterName }}
+{{- if not (tpl ($settings.clusterName | default "") .) }}
 {{- fail "settings.clusterName is required: set it to the name of the cluster." }}
 {{- end }}
 {{- range $value, $variable := $names }}
@@ -58,7 +59,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $given = int64 $given }}
 {{- end }}
 {{- if and (hasKey $settings $value) (not (kindIs "invalid" $given)) (ne (toString $given) "") }}
-{{ $variable }}: {{ toString $given | quote }}
+{{ $variable }}: {{ tpl (toString $given) $ | quote }}
 {{- end }}
 {{- end }}
 {{- with include "tenon.gates" $settings.featureGates }}
@@ -82,24 +83,34 @@ AWS_REGION: {{ . | quote }}
 {{- end }}
 {{- end }}
 
-{{- /* Affinities and spread constraints; what names no pods means those of this release. */ -}}
-{{- define "tenon.withOwnPods" -}}
-{{- $own := dict "matchLabels" (include "tenon.selectorLabels" .root | fromYaml) }}
-{{- $terms := list }}
-{{- range .terms }}
-{{- $terms = append $terms (merge (deepCopy .) (dict "labelSelector" $own)) }}
+{{- /* Changes a term of an affinity, or a spread constraint: one without a labelSelector means the pods of this release. */ -}}
+{{- define "tenon.selectOwnPods" -}}
+{{- if not (hasKey .term "labelSelector") }}
+{{- $_ := set .term "labelSelector" (dict "matchLabels" (include "tenon.selectorLabels" .root | fromYaml)) }}
+{{- /* A new version's pods start before those of the earlier one leave, so only pods of one version keep apart. */ -}}
+{{- if and .keepsApart .root.Values.workerController.enabled (not (hasKey .term "matchLabelKeys")) }}
+{{- $_ := set .term "matchLabelKeys" (list "temporal.io/build-id") }}
 {{- end }}
-{{- toYaml $terms }}
+{{- end }}
+{{- end }}
+
+{{- define "tenon.topologySpreadConstraints" -}}
+{{- $constraints := deepCopy .Values.topologySpreadConstraints }}
+{{- range $constraints }}
+{{- $_ := include "tenon.selectOwnPods" (dict "root" $ "term" . "keepsApart" true) }}
+{{- end }}
+{{- toYaml $constraints }}
 {{- end }}
 
 {{- define "tenon.affinity" -}}
-{{- $root := . }}
 {{- $affinity := deepCopy (.Values.affinity | default dict) }}
 {{- range $kind := list "podAffinity" "podAntiAffinity" }}
 {{- $terms := dig $kind "requiredDuringSchedulingIgnoredDuringExecution" list $affinity }}
-{{- if $terms }}
-{{- $named := include "tenon.withOwnPods" (dict "root" $root "terms" $terms) | fromYamlArray }}
-{{- $_ := set (get $affinity $kind) "requiredDuringSchedulingIgnoredDuringExecution" $named }}
+{{- range dig $kind "preferredDuringSchedulingIgnoredDuringExecution" list $affinity }}
+{{- $terms = append $terms .podAffinityTerm }}
+{{- end }}
+{{- range $terms }}
+{{- $_ := include "tenon.selectOwnPods" (dict "root" $ "term" . "keepsApart" (eq $kind "podAntiAffinity")) }}
 {{- end }}
 {{- end }}
 {{- /* Terms are alternatives: each must exclude the nodes that this worker manages, unless it names them itself. */ -}}

@@ -190,3 +190,36 @@ def test_a_label_that_no_nodepool_may_set_is_left_out_and_named() -> None:
 @pytest.mark.parametrize(("name", "expected"), [("Web_Nodes", "web-nodes"), ("--", "node-group"), ("a" * 80, "a" * 63)])
 def test_every_group_has_a_name_that_kubernetes_accepts(name: str, expected: str) -> None:
     assert object_name(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("role", "suggested"),
+    [
+        ("prod-nodes", "KarpenterNodeRole-prod"),
+        ("KarpenterNodeRole-other", "KarpenterNodeRole-prod"),
+        ("KarpenterNodeRole-prod", None),
+        ("WindowsNodeRole-prod", None),
+    ],
+)
+def test_a_role_that_the_workers_policy_does_not_let_it_pass_is_a_note(role: str, suggested: str | None) -> None:
+    """The policy is deploy/iam/controller-policy.json. The role stays, because its nodes join today."""
+    result = converted(managed(nodeRole=f"arn:aws:iam::123456789012:role/eks/{role}"))
+    assert result.node_class["spec"]["role"] == role
+    notes = [note for note in result.notes if "PassNodeRole" in note]
+    assert len(notes) == (1 if suggested else 0)
+    assert all(role in note and f"use the role {suggested}" in note for note in notes)
+
+
+def test_windows_nodes_are_pointed_to_the_role_that_lets_them_join() -> None:
+    result = converted(managed(amiType="WINDOWS_CORE_2022_x86_64"))
+    assert any("use the role WindowsNodeRole-prod" in note for note in result.notes)
+
+
+def test_an_instance_profile_hides_its_role_so_a_note_names_the_right_to_pass_it() -> None:
+    group = {"AutoScalingGroupName": "batch", "LaunchTemplate": {"LaunchTemplateId": "lt-1", "Version": "1"}}
+    data = {"IamInstanceProfile": {"Arn": "arn:aws:iam::123456789012:instance-profile/batch-nodes"}}
+    result = converted(group, templates={"lt-1:1": data})
+    assert result.node_class["spec"]["instanceProfile"] == "batch-nodes"
+    (note,) = [note for note in result.notes if "PassNodeRole" in note]
+    assert "instance profile batch-nodes" in note
+    assert "KarpenterNodeRole-prod" in note

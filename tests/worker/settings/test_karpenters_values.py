@@ -135,3 +135,34 @@ def test_variables_that_cannot_be_read_are_passed_on_and_named() -> None:
     result = translate(body, NO_CONFIG_MAPS)
     assert result.values["controller"] == {"env": [secret, variable("NO_PROXY", "10.0.0.1")], "envFrom": sources}
     assert any("Secret keys, ConfigMap absent" in note for note in result.notes)
+
+
+def test_selectors_of_karpenters_own_pods_are_left_to_the_chart() -> None:
+    """Its chart fills them in, as Tenon's does. In Tenon's pods they would select Karpenter's."""
+    own = {"app.kubernetes.io/name": "karpenter", "app.kubernetes.io/instance": "karpenter"}
+
+    def terms(selector: dict[str, Any], key: str = "zone") -> list[dict[str, Any]]:
+        return [{"topologyKey": key, **selector}]
+
+    def pod(of_karpenter: dict[str, Any]) -> dict[str, Any]:
+        other = {"labelSelector": {"matchLabels": {"app": "temporal"}}}
+        more = {"labelSelector": {"matchLabels": own, "matchExpressions": [{"key": "a", "operator": "Exists"}]}}
+        return {
+            "affinity": {
+                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}},
+                "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms(other) + terms(of_karpenter)},
+                "podAntiAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": terms(of_karpenter, "host") + terms(more),
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {"weight": 1, "podAffinityTerm": term} for term in terms(of_karpenter) + terms(other)
+                    ],
+                },
+            },
+            "topologySpreadConstraints": terms(of_karpenter) + terms(other),
+        }
+
+    body = deployment(**pod({"labelSelector": {"matchLabels": own}}))
+    body["spec"]["selector"] = {"matchLabels": own}
+    result = translate(body, NO_CONFIG_MAPS)
+    assert {name: result.values[name] for name in ("affinity", "topologySpreadConstraints")} == pod({})
+    assert body["spec"]["template"]["spec"]["topologySpreadConstraints"][0]["labelSelector"], "only the values change"
