@@ -103,7 +103,7 @@ def fill(cache: FiledCache, objects: Objects, *, moving: bool = False) -> tuple[
             if record is not None:
                 table.on_event(record.key, record)
     if moving:
-        pending.pods.extend(cache.scheduling_pod(record) for record in cache.moving_pods())
+        pending.pods.extend(cache.planned_pod(record) for record in cache.moving_pods())
     return _without_promised(pending, cache), faults
 
 

@@ -3,6 +3,9 @@
 A bound PersistentVolumeClaim (PVC) restricts its pod to the nodes that can access the volume. If a PVC waits for its
 first consumer, its volume can be created wherever its StorageClass allows. A pod with any other PVC cannot run yet, so
 Tenon launches no node for it.
+
+The PVC of an ephemeral volume is deleted with its pod, and the pod that replaces it gets another one. So where the
+volume is now does not matter for where an evicted pod can run.
 """
 
 from __future__ import annotations
@@ -116,20 +119,22 @@ class UnplacedVolumeError(TenonError):
     """No node is known to be able to access a volume. The message is one sentence."""
 
 
-def with_volumes(pod: Pod, uses: Sequence[VolumeUse], storage: Storage) -> Pod:
-    """Add the requirements of its volumes to the pod. ``unsupported`` says why it cannot run yet, if so."""
+def with_volumes(pod: Pod, uses: Sequence[VolumeUse], storage: Storage, *, recreated: bool = False) -> Pod:
+    """Add the requirements of its volumes to the pod. ``unsupported`` says why it cannot run yet, if so.
+
+    ``recreated``: as they are after the pod's eviction, when its ephemeral volumes are created again.
+    """
     if not uses:
         return pod
-    attachments = tuple(sorted({(driver, use.pvc) for use in uses if (driver := _driver(use, storage))}))
-    exclusive = tuple(
-        sorted(use.pvc for use in uses if (pvc := storage.pvc(use.pvc) or use.template) and pvc.exclusive)
-    )
+    claims = [_Claim.of(use, storage, recreated=recreated) for use in uses]
+    attachments = tuple(sorted({(driver, claim.key) for claim in claims if (driver := _driver(claim.pvc, storage))}))
+    exclusive = tuple(sorted(claim.key for claim in claims if claim.pvc is not None and claim.pvc.exclusive))
     if exclusive:
         pod = replace(pod, exclusive=exclusive)
-    if disks := tuple(disk for use in uses if (disk := _local_disk(use, storage))):
+    if disks := tuple(disk for claim in claims if (disk := _local_disk(claim, storage))):
         pod = replace(pod, local_disks=disks)
     try:
-        terms = _combined([terms_of_use for use in uses if (terms_of_use := _terms(use, storage)) is not None])
+        terms = _combined([of_claim for claim in claims if (of_claim := _terms(claim, storage)) is not None])
     except UnplacedVolumeError as error:
         return replace(pod, attachments=attachments, unsupported=pod.unsupported or str(error))
     return replace(pod, volume_terms=terms, attachments=attachments)
@@ -144,20 +149,35 @@ def default_class(classes: Iterable[StorageClass]) -> StorageClass | None:
     )
 
 
-def _terms(use: VolumeUse, storage: Storage) -> tuple[Requirements, ...] | None:
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """A claim of a pod: the PVC, or the template from which it is created. None if it has neither."""
+
+    key: str
+    pvc: PersistentVolumeClaim | None
+    recreated: bool
+
+    @classmethod
+    def of(cls, use: VolumeUse, storage: Storage, *, recreated: bool) -> _Claim:
+        if recreated and use.template is not None:
+            return cls(use.pvc, use.template, recreated=True)
+        return cls(use.pvc, storage.pvc(use.pvc) or use.template, recreated=False)
+
+
+def _terms(claim: _Claim, storage: Storage) -> tuple[Requirements, ...] | None:
     """Return the alternatives of one volume; None if every node can access it."""
-    pvc = storage.pvc(use.pvc) or use.template
+    key, pvc = claim.key, claim.pvc
     if pvc is None:
-        raise UnplacedVolumeError(f"its volume claim {use.pvc} does not exist: create it")
+        raise UnplacedVolumeError(f"its volume claim {key} does not exist: create it")
     if pvc.leaving:
-        raise UnplacedVolumeError(f"its volume claim {use.pvc} is being deleted")
+        raise UnplacedVolumeError(f"its volume claim {key} is being deleted")
     if pvc.lost:
-        raise UnplacedVolumeError(f"its volume claim {use.pvc} has lost its volume {pvc.volume}: create it again")
-    terms = _of_volume(use.pvc, pvc, storage) if pvc.volume else _of_class(use.pvc, pvc, storage)
-    driver = _driver(use, storage)
+        raise UnplacedVolumeError(f"its volume claim {key} has lost its volume {pvc.volume}: create it again")
+    terms = _of_volume(key, pvc, storage) if pvc.volume else _of_class(key, pvc, storage, recreated=claim.recreated)
+    driver = _driver(pvc, storage)
     if driver in AUTO_MODE_DRIVERS:
         raise UnplacedVolumeError(
-            f"its volume claim {use.pvc} is served by {driver}, which runs on nodes of EKS Auto Mode only"
+            f"its volume claim {key} is served by {driver}, which runs on nodes of EKS Auto Mode only"
         )
     return terms
 
@@ -177,12 +197,15 @@ def _of_volume(key: str, pvc: PersistentVolumeClaim, storage: Storage) -> tuple[
     return volume.terms
 
 
-def _of_class(key: str, pvc: PersistentVolumeClaim, storage: Storage) -> tuple[Requirements, ...] | None:
+def _of_class(
+    key: str, pvc: PersistentVolumeClaim, storage: Storage, *, recreated: bool
+) -> tuple[Requirements, ...] | None:
     storage_class = storage.storage_class(pvc.storage_class) if pvc.storage_class != "" else None
     if storage_class is None:
         why = f"of the unknown StorageClass {pvc.storage_class}" if pvc.storage_class else "without a StorageClass"
-        raise UnplacedVolumeError(f"its volume claim {key} is not bound and {why}")
-    if not storage_class.waits:
+        state = "is deleted with the pod" if recreated else "is not bound"
+        raise UnplacedVolumeError(f"its volume claim {key} {state} and {why}")
+    if not storage_class.waits and not recreated:  # a PVC that is created again binds before its pod needs a node
         raise UnplacedVolumeError(f"its volume claim {key} is not bound yet, and its StorageClass binds at once")
     foreign = sorted({label for term in storage_class.terms or () for label in term if label in AUTO_MODE_KEYS})
     if foreign:
@@ -198,17 +221,16 @@ def _of_class(key: str, pvc: PersistentVolumeClaim, storage: Storage) -> tuple[R
     return storage_class.terms
 
 
-def _local_disk(use: VolumeUse, storage: Storage) -> LocalDisk | None:
-    pvc = storage.pvc(use.pvc)
+def _local_disk(claim: _Claim, storage: Storage) -> LocalDisk | None:
+    pvc = claim.pvc
     volume = storage.volume(pvc.volume) if pvc is not None and pvc.volume else None
     if pvc is None or volume is None or not volume.hosts:
         return None
-    return LocalDisk(pvc.volume, use.pvc, volume.hosts)
+    return LocalDisk(pvc.volume, claim.key, volume.hosts)
 
 
-def _driver(use: VolumeUse, storage: Storage) -> str:
+def _driver(pvc: PersistentVolumeClaim | None, storage: Storage) -> str:
     """Return the CSI driver that attaches the volume; empty if it is unknown or the volume needs none."""
-    pvc = storage.pvc(use.pvc) or use.template
     if pvc is None:
         return ""
     volume = storage.volume(pvc.volume) if pvc.volume else None

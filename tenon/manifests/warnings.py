@@ -1,5 +1,5 @@
 """Warns about accepted but questionable input: old versions and names, unknown values, labels of other provisioners,
-keys that YAML reads as another type, dates that no month has, overlapping pools.
+keys that YAML reads as another type, dates that no month has, overlapping pools, root volumes without pods' storage.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tenon.apis.legacy.global_settings import convert_settings
 from tenon.apis.managed import manages_pool
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse, unknown_values
+from tenon.ec2.families import family_of
 from tenon.ec2.nodeclass.expressions_check import GATE_IS_OFF
 from tenon.kube.requirements import hint
 from tenon.manifests.autofix import Fix, fixed_line
@@ -97,6 +98,7 @@ def warnings_of(sound: Sound, classes: Collection[str]) -> Iterator[Diagnostic]:
                 yield from _expressions(item, manifest)
                 if (node_class := parse(EC2NodeClass, manifest)[0]) is not None:
                     node_classes.setdefault(node_class.metadata.name, node_class)
+                    yield from _root_volume(item, manifest, node_class)
     for name, others in overlapping([pool for _, pool in pools.values()], node_classes.get).items():
         yield _warning(pools[name][0], ("metadata", "name"), sentence(others))
 
@@ -189,6 +191,23 @@ def _of_pool(item: Item, pool: NodePool, classes: Collection[str]) -> Iterator[D
 def _expressions(item: Item, manifest: Mapping[str, Any]) -> Iterator[Diagnostic]:
     for place in expressions_in(manifest["spec"].get("kubelet") or {}):
         yield _warning(item, path_of(f"spec.kubelet.{place}", manifest), GATE_IS_OFF)
+
+
+def _root_volume(item: Item, manifest: Mapping[str, Any], node_class: EC2NodeClass) -> Iterator[Diagnostic]:
+    """Warn about rootVolume on another volume than that where a family whose root volume has no room for pods keeps
+    their storage. An image of another family may have its root volume anywhere.
+    """
+    family = family_of(node_class)
+    if not family.volumes or family.ephemeral_device == family.volumes[0].device:
+        return
+    for index, mapping in enumerate(node_class.spec.block_device_mappings):
+        if mapping.root_volume and mapping.device_name != family.ephemeral_device:
+            path = path_of(f"spec.blockDeviceMappings[{index}].rootVolume", manifest)
+            sentence = (
+                f"plans count the size of this volume as ephemeral storage, but {family.name} keeps pods' storage on "
+                f"{family.ephemeral_device}: remove rootVolume"
+            )
+            yield _warning(item, path, sentence)
 
 
 def _warning(item: Item, path: Path, sentence: str, fix: Fix | None = None) -> Diagnostic:

@@ -269,6 +269,50 @@ def test_dis72_a_narrowed_nodepool_shows_which_nodes_that_replaces(tmp_path: Pat
     assert [replacement["offering"]["zone"] for replacement in command["replacements"]] == ["us-west-2b"]
 
 
+SCRATCH = """
+---
+{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: fast}, provisioner: ebs.csi.aws.com,
+ volumeBindingMode: WaitForFirstConsumer}
+---
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: a-tmp}, spec: {storageClassName: fast, volumeName: vol},
+ status: {phase: Bound}}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: vol}
+spec:
+  csi: {driver: ebs.csi.aws.com, volumeHandle: vol-1}
+  nodeAffinity:
+    required:
+      nodeSelectorTerms:
+        - matchExpressions: [{key: topology.ebs.csi.aws.com/zone, operator: In, values: [us-west-2a]}]
+"""
+
+
+def with_scratch(text: str) -> str:
+    """The same, with an ephemeral volume in us-west-2a for each pod."""
+    template = {"spec": {"storageClassName": "fast"}}
+    volumes = json.dumps([{"name": "tmp", "ephemeral": {"volumeClaimTemplate": template}}])
+    return text.replace('"containers": [', f'"volumes": {volumes}, "containers": [') + SCRATCH
+
+
+def test_sch073_an_ephemeral_volume_does_not_keep_a_drifted_node(tmp_path: Path) -> None:
+    plan = disrupted(tmp_path, narrowed("us-west-2b") + with_scratch(claimed())).plan
+    assert plan["staying"] == []
+    (command,) = plan["disruption"]
+    assert [replacement["offering"]["zone"] for replacement in command["replacements"]] == ["us-west-2b"]
+
+
+def test_sch073_a_leaving_pod_gets_its_ephemeral_volume_where_it_goes(tmp_path: Path) -> None:
+    leaves = claimed().replace(
+        'creationTimestamp: "2026-01-01T00:00:00Z"', 'deletionTimestamp: "2026-01-01T11:00:00Z"', 1
+    )
+    plan = disrupted(tmp_path, narrowed("us-west-2b") + with_scratch(leaves)).plan
+    assert plan["unschedulable"] == []
+    (planned,) = plan["nodeClaims"]
+    assert (planned["pods"], planned["offering"]["zone"]) == (["default/a"], "us-west-2b")
+
+
 def test_dis71_a_changed_template_shows_which_nodes_that_replaces(tmp_path: Path) -> None:
     hashes = nodepool_hashes(NodePool.model_validate(yaml.safe_load(WHEN_EMPTY)))
     assert disrupted(tmp_path, WHEN_EMPTY + claimed(hashes)).plan["disruption"] == []

@@ -213,6 +213,21 @@ def test_n15_001_a_budget_for_repair_is_accepted() -> None:
     assert warnings(POOL.replace("spec:\n", budget, 1)) == []
 
 
+def test_aws062_a_root_volume_that_does_not_hold_the_storage_of_pods_is_warned_of() -> None:
+    os_disk = "{deviceName: /dev/xvda, rootVolume: true, ebs: {volumeSize: 4Gi}}"
+    data_disk = "{deviceName: /dev/xvdb, ebs: {volumeSize: 100Gi}}"
+    bottlerocket = CLASS.replace("al2023@latest", "bottlerocket@latest")
+    devices = f"  blockDeviceMappings:\n    - {data_disk}\n    - {os_disk}\n"
+    message = (
+        "plans count the size of this volume as ephemeral storage, but Bottlerocket keeps pods' storage on /dev/xvdb: "
+        "remove rootVolume"
+    )
+    assert warnings(bottlerocket + devices) == [(12, message)]
+    assert warnings(CLASS + devices) == [], "the root volume of AL2023 has it"
+    right_devices = devices.replace("rootVolume: true, ", "").replace("xvdb,", "xvdb, rootVolume: true,")
+    assert warnings(bottlerocket + right_devices) == []
+
+
 def test_pools_whose_classes_have_other_operating_systems_take_different_pods() -> None:
     windows = CLASS.replace("name: default", "name: win").replace("al2023@latest", "windows2022@latest")
     pool = POOL.replace("name: default\n", "name: win\n", 1).replace("name: default}", "name: win}")

@@ -215,8 +215,9 @@ class ClusterState:
         return self.spreading.scheduling_pod(record, self.storage.scheduling_pod(record))
 
     def recreated_pod(self, record: PodRecord) -> Pod:
-        """A pod as scheduling sees it after its eviction, when VPA may give it other requests."""
-        return self.predictions.created_again(record, self.scheduling_pod(record))
+        """A pod as scheduling sees it after its eviction: with new ephemeral volumes, and the requests of its VPA."""
+        pod = self.spreading.scheduling_pod(record, self.storage.recreated_pod(record))
+        return self.predictions.created_again(record, pod)
 
     def planned_pod(self, record: PodRecord) -> Pod:
         """A pod as scheduling sees it on a node that it is to get: one that waits, or that must leave its node."""

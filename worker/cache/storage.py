@@ -42,6 +42,8 @@ class CachedStorage:
         """Number of changes of volumes, claims and storage classes."""
         self._tell = tell
         self._entries: dict[str, _CachedPod] = {}
+        self._recreated: dict[str, _CachedPod] = {}
+        """Those with ephemeral volumes, as they are after an eviction."""
         self._readers: dict[Source, set[str]] = {}
 
     def adopt(self, other: CachedStorage) -> None:
@@ -51,26 +53,35 @@ class CachedStorage:
         self.volumes.adopt(other.volumes)
         self.classes.adopt(other.classes)
         self.changes = other.changes
-        self._entries = other._entries.copy()
+        self._entries, self._recreated = other._entries.copy(), other._recreated.copy()
 
     def scheduling_pod(self, record: PodRecord) -> Pod:
         """The pod with the requirements of its volumes. Returns the same object until something changes."""
-        if not record.volumes:
-            return record.pod
-        cached = self._entries.get(record.key)
-        if cached is None or cached.record is not record:
+        return self._resolved(record, self._entries, recreated=False) if record.volumes else record.pod
+
+    def recreated_pod(self, record: PodRecord) -> Pod:
+        """The same after the pod's eviction. A pod without a node is not evicted, so it keeps its volumes."""
+        if record.node_name and any(use.template is not None for use in record.volumes):
+            return self._resolved(record, self._recreated, recreated=True)
+        return self.scheduling_pod(record)
+
+    def _resolved(self, record: PodRecord, entries: dict[str, _CachedPod], *, recreated: bool) -> Pod:
+        cached = entries.get(record.key)
+        if cached is not None and cached.record is not record:
             self.forget(record.key)
+            cached = None
+        if cached is None:
             reading = _Reading(self)
-            pod = with_volumes(record.pod, record.volumes, reading)
-            cached = self._entries[record.key] = _CachedPod(record, pod, frozenset(reading.sources))
+            pod = with_volumes(record.pod, record.volumes, reading, recreated=recreated)
+            cached = entries[record.key] = _CachedPod(record, pod, frozenset(reading.sources))
             for source in cached.sources:
                 self._readers.setdefault(source, set()).add(record.key)
         return cached.pod
 
     def forget(self, pod_key: str) -> None:
         """Drop a pod from the cache. Does nothing if it is not there."""
-        cached = self._entries.pop(pod_key, None)
-        for source in cached.sources if cached is not None else ():
+        entries = (self._entries.pop(pod_key, None), self._recreated.pop(pod_key, None))
+        for source in {source for cached in entries if cached is not None for source in cached.sources}:
             readers = self._readers.get(source, set())  # a copy does not adopt the readers
             readers.discard(pod_key)
             if not readers:

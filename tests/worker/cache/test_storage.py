@@ -181,6 +181,56 @@ def test_an_ephemeral_volume_uses_its_template_until_its_claim_is_made_sch_073()
     assert asked(cluster_state, record) == [zone("b")]
 
 
+RECREATED = running("p", "n1", volumes=ephemeral(storageClassName="waits"))
+ITS_CLAIM = pvc(
+    "p-tmp",
+    volumeName="vol",
+    storageClassName="waits",
+    meta={"annotations": {SELECTED_NODE: "n1", BIND_COMPLETED: "yes"}},
+)
+
+
+def test_an_ephemeral_volume_does_not_hold_an_evicted_pod_sch_073() -> None:
+    """Its claim goes with the pod, and the pod that replaces it gets a volume where its node is."""
+    cluster_state = state(
+        RECREATED, pvcs=[ITS_CLAIM], volumes=[volume("vol", "a")], classes=[storage_class("waits", "a", "b")]
+    )
+    assert asked(cluster_state, RECREATED) == [zone("a")], "while it runs it is where its volume is"
+    for moved in (cluster_state.recreated_pod(RECREATED), cluster_state.planned_pod(RECREATED)):
+        assert ([str(term) for term in moved.volume_terms], moved.unsupported) == ([zone("a", "b")], "")
+        assert moved.attachments == (("ebs.csi.aws.com", "ns/p-tmp"),), "it attaches as many volumes as before"
+
+
+def test_an_ephemeral_volume_on_a_disk_does_not_hold_an_evicted_pod_sch_073() -> None:
+    host = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]}
+    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [host]}]}}
+    disk = volume("vol", nodeAffinity=affinity, local={"path": "/disk"}, csi=None)
+    cluster_state = state(RECREATED, pvcs=[ITS_CLAIM], volumes=[disk], classes=[storage_class("waits")])
+    assert cluster_state.scheduling_pod(RECREATED).local_disks
+    assert cluster_state.recreated_pod(RECREATED).local_disks == ()
+
+
+def test_an_ephemeral_volume_that_binds_at_once_is_no_obstacle_sch_073() -> None:
+    at_once = storage_class("waits", volumeBindingMode="Immediate")
+    cluster_state = state(RECREATED, pvcs=[ITS_CLAIM], volumes=[volume("vol", "a")], classes=[at_once])
+    moved = cluster_state.recreated_pod(RECREATED)
+    assert (moved.volume_terms, moved.unsupported) == ((), "")
+    cluster_state.storage.classes.on_event("waits", storage_class("waits", "b", volumeBindingMode="Immediate"))
+    assert [str(term) for term in cluster_state.recreated_pod(RECREATED).volume_terms] == [zone("b")]
+    cluster_state.storage.classes.on_event("waits", None)
+    assert "of the unknown StorageClass waits" in cluster_state.recreated_pod(RECREATED).unsupported
+
+
+def test_waiting_pods_and_other_volumes_keep_their_claims_sch_073() -> None:
+    waits = waiting(volumes=ephemeral(storageClassName="waits"))
+    moves = running("moves", "n1", volumes=mounting("data"))
+    classes = [storage_class("waits", "a", "b")]
+    cluster_state = state(waits, moves, pvcs=[ITS_CLAIM, BOUND], volumes=[volume("vol", "a")], classes=classes)
+    for record in (waits, moves):
+        for moved in (cluster_state.recreated_pod(record), cluster_state.planned_pod(record)):
+            assert [str(term) for term in moved.volume_terms] == [zone("a")], record.key
+
+
 CSI: dict[str, Any] = {"csi": {"driver": "ebs.csi.eks.amazonaws.com"}}
 AUTO: dict[str, Any] = {
     "allowedTopologies": [{"matchLabelExpressions": [{"key": "eks.amazonaws.com/compute-type", "values": ["auto"]}]}]
@@ -268,6 +318,17 @@ def test_nothing_is_worked_out_again_while_nothing_changes() -> None:
     again = waiting(volumes=mounting("data"), cpu="2")
     cluster_state.pods.on_event(again.key, again)
     assert cluster_state.scheduling_pod(again).requests["cpu"] == 2000, "another version of the pod"
+
+
+def test_a_pod_with_an_ephemeral_volume_is_resolved_twice_and_no_more() -> None:
+    cluster_state = state(
+        RECREATED, pvcs=[ITS_CLAIM], volumes=[volume("vol", "a")], classes=[storage_class("waits", "a", "b")]
+    )
+    present, moved = cluster_state.scheduling_pod(RECREATED), cluster_state.recreated_pod(RECREATED)
+    assert cluster_state.scheduling_pod(RECREATED) is present
+    assert cluster_state.recreated_pod(RECREATED) is moved
+    cluster_state.storage.classes.on_event("waits", storage_class("waits", "c"))
+    assert [str(term) for term in cluster_state.recreated_pod(RECREATED).volume_terms] == [zone("c")]
 
 
 def test_a_pod_that_is_gone_is_forgotten() -> None:
