@@ -135,7 +135,7 @@ def _claim(template: Template, node: Bin, listed: _List, pods: tuple[Pod, ...]) 
     }
     requirements = with_default_values(template, node.state.requirements, lowered, pods)
     state, before = node.state, node.state.requirements
-    if state.daemons and any(requirements[key].complement != before[key].complement for key in requirements):
+    if state.daemons and any(requirements[key].members != before[key].members for key in requirements):
         # A label got its value only now. DaemonSets that require another value will not run here.
         state = template.state(requirements)
     commitment = commitment_of(template.pool)
@@ -167,16 +167,24 @@ def with_default_values(
 ) -> Requirements:
     """Return the requirements with lowered minValues, and a value for each of the pool's labels that must have one.
 
-    If any value is allowed, the value depends on the pool and its first pod, so that equal problems give equal plans.
+    kube-scheduler binds no pod that asks for such a label to a node without it. Of several listed values, it is the
+    first, so that equal nodes have equal labels and can be launched together. If any number is allowed, it depends on
+    the pool and its first pod, so that equal problems give equal plans.
     """
     changed = dict(requirements)
     for key, offered in lowered.items():
         changed[key] = _with_least(changed[key], offered)
     for key in sorted(template.requirements):
         requirement = changed[key]
-        if requirement.complement and not requirement.may_be_absent and not template.table.decides(key):
+        if requirement.may_be_absent or template.table.decides(key):
+            continue
+        if requirement.complement:
             value = _some_value(requirement, f"{template.pool.name}/{min(pod.uid or pod.key for pod in pods)}")
-            changed[key] = requirement.intersection(Requirement.new(key, IN, (value,)))
+        elif (requirement.min_values or 0) <= 1:
+            value = requirement.values[0]
+        else:
+            continue  # the API server refuses a NodeClaim that lists fewer values than its minValues
+        changed[key] = requirement.intersection(Requirement.new(key, IN, (value,)))
     return Requirements(changed)
 
 

@@ -277,7 +277,7 @@ def _spread(pod: Pod, constraint: Object, keys: tuple[str, ...]) -> Spread:
         key=current(constraint["topologyKey"]),
         most_skew=constraint["maxSkew"],
         least_domains=constraint.get("minDomains") or 1,
-        selector=PodChoice(frozenset((pod.namespace,)), conditions),
+        selector=PodChoice(frozenset((pod.namespace,)), conditions or None),  # an empty one counts no pod either
         wish=pod.wish,
         tolerations=pod.tolerations,
         honors_affinity=constraint.get("nodeAffinityPolicy") != "Ignore",

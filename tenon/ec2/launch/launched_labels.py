@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenon.apis import labels
 from tenon.ec2.types.placement_groups import PLACEMENT_GROUP_LABELS
-from tenon.kube.requirements import Requirements
+from tenon.kube.requirements import IN, Requirements
 from tenon.scheduling.model import InstanceType
 
 if TYPE_CHECKING:  # plans ask for the tenancy, and need no message
@@ -20,12 +20,12 @@ def tenancy(requirements: Requirements) -> str:
 
 
 def launched_labels(claim: Mapping[str, Any], instance: Instance, kind: InstanceType | None) -> dict[str, str]:
-    """Return the resolved labels: single-value requirements of the claim, labels of the type, and the offering.
+    """Return the resolved labels: of the claim's requirements, of the type, and of the offering.
 
     The placement group is that of the instance: the EC2NodeClass, from which ``kind`` comes, may name another by now.
     """
     requirements = Requirements.from_terms((claim.get("spec") or {}).get("requirements") or ())
-    known_labels = requirements.labels()
+    known_labels = {**_chosen_labels(claim, requirements, kind), **requirements.labels()}
     offering = {
         labels.TENANCY: tenancy(requirements),
         labels.INSTANCE_TYPE: instance.instance_type,
@@ -48,3 +48,18 @@ def launched_labels(claim: Mapping[str, Any], instance: Instance, kind: Instance
         }
     expected = {key: value for key, value in {**known_labels, **described}.items() if key not in PLACEMENT_GROUP_LABELS}
     return {**expected, **offering}
+
+
+def _chosen_labels(claim: Mapping[str, Any], requirements: Requirements, kind: InstanceType | None) -> dict[str, str]:
+    """Return the first of several values for each label that neither the instance nor the claim's labels decide.
+
+    Claims that Tenon plans list one value. In others, pods that accept any of the values wait for a Node with one.
+    """
+    decided_keys = labels.WELL_KNOWN.union(
+        kind.requirements if kind is not None else (), (claim.get("metadata") or {}).get("labels") or ()
+    )
+    return {
+        key: requirement.values[0]
+        for key, requirement in requirements.items()
+        if requirement.operator == IN and key not in decided_keys
+    }

@@ -262,6 +262,8 @@ class Topology:
         selector = rule.selector
         if selector is not None and rule.match_label_keys:
             selector = selector.also({key: value for key, value in part.matched if key in rule.match_label_keys})
+        if selector is not None and not selector.expressions:
+            selector = None  # kube-scheduler counts no pod for an empty selector of a topology spread constraint
         nodes = counted_nodes(rule, part.rules.spreads, terms, tolerations)
         return self.groups.number(Group(SPREAD, topology_key(rule.key), frozenset((part.namespace,)), selector, nodes))
 

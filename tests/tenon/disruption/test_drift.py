@@ -119,12 +119,20 @@ def test_dis72_the_message_names_the_requirement_and_the_label() -> None:
     )
 
 
-def test_dis72_a_label_of_several_values_that_no_launch_decides_is_not_drift() -> None:
-    """Its nodes never get the label: to replace them would change nothing, for ever."""
+def test_dis72_sch026_a_node_with_one_of_the_listed_values_drifts_when_the_pool_no_longer_lists_it() -> None:
     several = pool({"template/spec/requirements": [term("example.com/lane", "In", "1", "2")]})
-    claim = launched(several, requirements=[term("example.com/lane", "In", "1", "2")])
+    claim = launched(several, labels={"example.com/lane": "1"}, requirements=[term("example.com/lane", "In", "1")])
     assert reason(claim, several) == ""
-    assert reason(claim, pool({"template/spec/requirements": [term("example.com/lane", "In", "3")]})) != ""
+    assert reason(claim, pool({"template/spec/requirements": [term("example.com/lane", "Exists")]})) == ""
+    assert reason(claim, pool({"template/spec/requirements": [term("example.com/lane", "In", "2", "3")]})) != ""
+
+
+def test_dis72_a_label_of_several_values_that_no_launch_decides_is_not_drift() -> None:
+    """EC2 does not always name the zone ID: to replace the node would change nothing, for ever."""
+    several = pool({"template/spec/requirements": [term(labels.ZONE_ID, "In", "usw2-az1", "usw2-az2")]})
+    claim = launched(several, requirements=[term(labels.ZONE_ID, "In", "usw2-az1", "usw2-az2")])
+    assert reason(claim, several) == ""
+    assert reason(claim, pool({"template/spec/requirements": [term(labels.ZONE_ID, "In", "usw2-az3")]})) != ""
     assert reason(launched(), several) == "RequirementsDrifted"
 
 

@@ -15,15 +15,19 @@ from tenon.apis.hashing import nodepool_hash
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodepool import NodePool, TemplateSpec
 from tenon.apis.validation import check
+from tenon.ec2.launch.launched_labels import launched_labels
+from tenon.kube.node_affinity import accepts_node
 from tenon.kube.planned_pods import format_planned_pods, format_pod_groups, planned_pods
 from tenon.kube.pod import Pod
 from tenon.kube.taints import Toleration
+from tenon.node.registration import registration
 from tenon.provisioning.claims import claim_body, claim_name, largest_capacity, planned_requests
 from tenon.provisioning.pools import scheduling_pool
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import PlannedClaim
 from tests.activities.provisioning.fake_view import node_pool
 from tests.tenon.scheduling.builders import CATALOG, asking, need, pod, problem
+from tests.workflows.fake_activities import INSTANCE
 
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _PARTS = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?", fullmatch=True)
@@ -101,6 +105,22 @@ def test_a_claim_carries_what_its_pool_says() -> None:
     assert metadata["annotations"][labels.NODEPOOL_HASH] == nodepool_hash(FULL)
     assert metadata["finalizers"] == [labels.TERMINATION_FINALIZER]
     assert metadata["ownerReferences"][0]["blockOwnerDeletion"]
+
+
+def test_sch026_a_claim_has_the_label_of_which_its_pool_lists_several_values() -> None:
+    """Its Node gets it as well, so that kube-scheduler binds a pod that only asks for the label."""
+    term = {"key": "example.com/tier", "operator": "In", "values": ["gold", "silver"]}
+    pool = node_pool("apps", {"template/spec/requirements": [term]})
+    chooser = asking("a", need("example.com/tier", "Exists"))
+    body = claim_body(planned(pool, chooser), pool, batch=7, ordinal=0)
+    assert check(NodeClaim.model_validate(body)) == []
+    assert body["metadata"]["labels"]["example.com/tier"] == "gold"
+    assert {**term, "values": ["gold"]} in body["spec"]["requirements"]
+    kind = next(kind for kind in CATALOG if kind.name == INSTANCE.instance_type)
+    body["metadata"] |= {"uid": "u", "labels": body["metadata"]["labels"] | launched_labels(body, INSTANCE, kind)}
+    patch = registration(body, {"metadata": {"name": "n", "labels": {}}, "spec": {}, "status": {}}).patch
+    assert patch is not None
+    assert accepts_node(chooser.required_terms, patch["metadata"]["labels"])
 
 
 def test_nodes_of_a_provisioners_pool_carry_its_old_label_too() -> None:

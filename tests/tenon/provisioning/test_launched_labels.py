@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tenon.apis import labels
 from tenon.ec2.launch.launched_labels import launched_labels
-from tests.tenon.scheduling.builders import CATALOG, catalog, entry
+from tests.tenon.scheduling.builders import CATALOG, catalog, entry, need
 from tests.workflows.fake_activities import INSTANCE
 
 CLAIM: dict[str, Any] = {
@@ -36,9 +37,24 @@ def test_the_instance_decides_what_the_claim_left_open() -> None:
     assert result["team"] == "a"
 
 
+def test_sch026_the_node_of_a_claim_without_a_nodepool_has_one_of_the_listed_values() -> None:
+    """Plans let pods that accept any of them wait for the node, and kube-scheduler binds those to none without it."""
+    assert launched_labels(CLAIM, INSTANCE, KIND)["colour"] == "blue"
+
+
+def test_sch026_a_value_that_the_claim_has_already_stays() -> None:
+    """Karpenter labels the claim with any of the values, and leaves all of them in its requirements."""
+    claim = {**CLAIM, "metadata": {"labels": {"colour": "red"}}}
+    assert "colour" not in launched_labels(claim, INSTANCE, KIND)
+
+
 def test_what_is_still_open_becomes_no_label() -> None:
-    """A choice of two values, or a label that must merely exist, is nothing that the node has."""
-    assert not {"colour", "size"} & set(launched_labels(CLAIM, INSTANCE, KIND))
+    """A label that must merely exist, or one of several values that its type decides, is nothing that the node has."""
+    gpu = {"key": "karpenter.k8s.aws/instance-gpu-name", "operator": "In", "values": ["a10g", "t4"]}
+    claim = {"spec": {"requirements": [*CLAIM["spec"]["requirements"], gpu]}}
+    assert not {"size", gpu["key"]} & set(launched_labels(claim, INSTANCE, KIND))
+    described = replace(KIND, requirements=KIND.requirements.with_(need("colour", "In", "red", "blue")))
+    assert "colour" not in launched_labels(claim, INSTANCE, described), "types decide this label"
 
 
 def test_a_zone_id_comes_from_the_offering_of_the_instances_own_zone() -> None:

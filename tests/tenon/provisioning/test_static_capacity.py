@@ -277,6 +277,14 @@ def test_a_static_claim_carries_what_claims_of_pools_carry() -> None:
     assert not small & set(planned.instance_types), "every type holds the DaemonSets"
 
 
+def test_sch026_static_claims_have_the_label_of_which_their_pool_lists_several_values() -> None:
+    term = {"key": "example.com/tier", "operator": "In", "values": ["silver", "gold"]}
+    pool = static(2, {"template/spec/requirements": [term]})
+    planned, _ = static_node(pool, CATALOG, [], {}, PlanPolicy())
+    bodies = [static_claim_body(planned, pool, static_claim_name(pool, number)) for number in range(2)]
+    assert [body["metadata"]["labels"]["example.com/tier"] for body in bodies] == ["gold", "gold"]
+
+
 @pytest.mark.parametrize(("expectation", "text"), [(2, "false"), (50, "true")])
 def test_ann05_a_static_claim_says_whether_min_values_were_lowered(expectation: int, text: str) -> None:
     """SCH-031: with MIN_VALUES_POLICY=BestEffort; its launch leaves the fleet's context out for it."""

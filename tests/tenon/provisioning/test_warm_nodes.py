@@ -283,6 +283,12 @@ def test_a_warm_node_is_on_demand_and_keeps_pods_away_until_it_has_started() -> 
     assert why.purpose == "one of 2 warm nodes of NodePool warm"
 
 
+def test_sch026_a_warm_node_has_the_label_of_which_its_pool_lists_several_values() -> None:
+    pool = keeping(1, {"template/spec/requirements": [{"key": "tier", "operator": "In", "values": ["silver", "gold"]}]})
+    planned, why = bought(pool)
+    assert warm_claim_body(planned, pool, "warm-x", why)["metadata"]["labels"]["tier"] == "gold"
+
+
 def test_a_spot_pool_and_a_full_pool_get_no_warm_node_and_hear_why() -> None:
     spot = {"key": labels.CAPACITY_TYPE, "operator": "In", "values": [labels.SPOT]}
     with pytest.raises(NoEmptyNodeError, match="on-demand"):

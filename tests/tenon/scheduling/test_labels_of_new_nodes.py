@@ -1,4 +1,6 @@
-"""Pods that select labels which Tenon itself puts on nodes: a new node has them, whatever its NodePool is (LBL-03)."""
+"""Labels that a new node gets without its type: those that Tenon puts on every node (LBL-03), and those for which its
+NodePool lists values (SCH-026).
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,10 @@ import pytest
 
 from tenon.apis import labels
 from tenon.kube.requirements import Requirement
+from tenon.scheduling.after_plan import new_node
 from tenon.scheduling.bound.lower_bound import lower_bound
 from tenon.scheduling.engine import solve
-from tests.tenon.scheduling.builders import asking, need, node, pool, problem
+from tests.tenon.scheduling.builders import TOLERATES_ALL, asking, need, node, pod, pool, problem
 
 REGISTERED, INITIALIZED, NODEPOOL = labels.REGISTERED, labels.INITIALIZED, labels.NODEPOOL
 
@@ -61,3 +64,55 @@ def test_lbl03_a_node_that_no_nodepool_made_lacks_the_labels() -> None:
         "foreign": ["avoids"],
         "ours": ["waits"],
     }
+
+
+THREE = need("team", "In", "red", "blue", "green")
+
+
+@pytest.mark.parametrize(
+    ("of_pool", "of_pod", "value"),
+    [
+        (THREE, None, "blue"),
+        (THREE, need("team", "Exists"), "blue"),
+        (THREE, need("team", "In", "red", "green"), "green"),
+        (THREE, need("team", "NotIn", "blue"), "green"),
+        (need("team", "Exists"), need("team", "In", "red", "blue"), "blue"),
+        (need("team", "NotIn", "green"), need("team", "In", "red", "blue"), "blue"),
+        (need("team", "In", "3", "7", "9"), need("team", "Gt", "5"), "7"),
+    ],
+    ids=str,
+)
+def test_sch026_the_node_has_one_of_the_listed_values(
+    of_pool: Requirement, of_pod: Requirement | None, value: str
+) -> None:
+    """kube-scheduler binds a pod that asks for the label only to a node that has it, and so does the next plan."""
+    tiers, pods = pool("default", of_pool), [asking("p", *([of_pod] if of_pod else []))]
+    (claim,) = solve(problem(pods, tiers)).claims
+    assert claim.requirements.labels()["team"] == value
+    bought = new_node("n", claim, tiers)
+    plan = solve(problem([asking("q", *([of_pod] if of_pod else []), cpu="0")], tiers, nodes=[bought]))
+    assert (plan.claims, list(plan.placements)) == ((), ["n"])
+
+
+def test_sch026_nodes_of_pods_without_a_common_value_differ() -> None:
+    pods = [asking("a", need("team", "In", "red", "green")), asking("b", need("team", "In", "blue", "green"))]
+    (shared,) = solve(problem(pods, pool("default", THREE))).claims
+    assert shared.requirements["team"].values == ("green",)
+    pods = [asking("a", need("team", "In", "red", "green")), asking("b", need("team", "In", "blue"))]
+    values = {claim.requirements["team"].values for claim in solve(problem(pods, pool("default", THREE))).claims}
+    assert values == {("green",), ("blue",)}
+
+
+def test_sch026_sch031_a_list_of_which_min_values_must_stay_open_stays_open() -> None:
+    """The API server refuses a NodeClaim with fewer values than its minValues."""
+    (claim,) = solve(problem([pod()], pool("default", need("team", "In", "red", "blue", "green", least=2)))).claims
+    assert claim.requirements["team"].values == ("blue", "green", "red")
+    (claim,) = solve(problem([pod()], pool("default", need("team", "In", "red", "blue", "green", least=1)))).claims
+    assert claim.requirements["team"].values == ("blue",)
+
+
+@pytest.mark.parametrize(("team", "cpu"), [("blue", 1200), ("red", 1000)])
+def test_sch026_sch081_daemonsets_that_select_another_value_need_no_room(team: str, cpu: int) -> None:
+    agent = asking("agent", need("team", "In", team), cpu="200m", tolerations=TOLERATES_ALL)
+    (claim,) = solve(problem([pod()], pool("default", THREE), daemons=[agent])).claims
+    assert claim.requests["cpu"] == cpu

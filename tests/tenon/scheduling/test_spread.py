@@ -208,6 +208,22 @@ def test_a_selector_with_expressions_and_one_that_selects_nothing() -> None:
     assert not solve(problem(web(9, nothing), pool())).unschedulable
 
 
+def test_sch053_an_empty_selector_counts_nothing_but_asks_for_the_label() -> None:
+    """kube-scheduler counts no pod for it, although an empty selector of pod affinity matches every pod."""
+    full = node("n", cpu="1", used={"cpu": 1000}, labels={labels.ZONE: A})
+    in_b = pool("default", need(labels.ZONE, "In", B), ON_DEMAND)
+    assert domains(solve(problem(web(9, spread(selector=LabelSelector())), in_b, nodes=[full]))) == {B: 9}
+    by_host = web(9, spread(labels.HOSTNAME, selector=LabelSelector()), cpu="100m")
+    assert on_each(solve(problem(by_host, in_b))) == [9]
+    assert solve(problem(web(1, spread("rack", selector=LabelSelector())), in_b)).unschedulable
+
+
+def test_sch053_sch059_an_empty_selector_counts_by_the_labels_that_join_it() -> None:
+    rules = spread(labels.HOSTNAME, selector=LabelSelector(), match_label_keys=("rev",))
+    assert on_each(solve(problem(web(3, rules, labels={**WEB, "rev": "1"}, cpu="100m"), pool()))) == [1, 1, 1]
+    assert on_each(solve(problem(web(3, rules, cpu="100m"), pool()))) == [3]
+
+
 def test_pods_of_another_namespace_do_not_count() -> None:
     other = [replace(p, namespace="other") for p in web(3, PodRules(), "run")]
     plan = solve(problem(web(3, spread()), pool(), nodes=[node("n", cpu="1", used={"cpu": 1000}, pods=other)]))

@@ -194,11 +194,11 @@ def spread_keeps_within_its_skew(places: Sequence[Place]) -> None:
     for place in places:
         for owner in place.planned:
             for spread in owner.rules.spreads:
-                if not spread.hard or spread.selector is None or not spread.selector.matches(owner.labels):
+                if not spread.hard or not counts_pod(spread, owner):
                     continue
                 assert len(place.domains[spread.key]) == 1, "a pod with a spread constraint is in a settled domain"
                 counted = [p for q in places for p in q.pods if p.namespace == owner.namespace]
-                counted = [p for p in counted if spread.selector.matches(p.labels)]
+                counted = [p for p in counted if counts_pod(spread, p)]
                 if any(spread not in pod.rules.spreads for pod in counted):
                     continue  # others may come later and tip the balance
                 counts: Counter[str] = Counter()
@@ -258,11 +258,15 @@ def may_join(pod: Pod, place: Place, places: list[Place], batch: Problem) -> boo
     return all(within_skew(pod, spread, place, places, batch) for spread in pod.rules.spreads if spread.hard)
 
 
+def counts_pod(spread: SpreadRule, pod: Pod) -> bool:
+    """Whether the selector counts the pod: an empty one counts none."""
+    assert spread.selector is not None
+    return bool(spread.selector.expressions) and spread.selector.matches(pod.labels)
+
+
 def within_skew(pod: Pod, spread: SpreadRule, place: Place, places: list[Place], batch: Problem) -> bool:
-    selector = spread.selector
-    assert selector is not None
     if spread.key == HOST:
-        return int(selector.matches(pod.labels)) <= spread.max_skew
+        return counts_pod(spread, pod) <= spread.max_skew
     counts: Counter[str] = Counter()
     for batch_pool in batch.pools:
         if tolerated(pod, batch_pool):
@@ -271,11 +275,11 @@ def within_skew(pod: Pod, spread: SpreadRule, place: Place, places: list[Place],
     for q in places:
         if len(q.domains[spread.key]) == 1:
             counts[next(iter(q.domains[spread.key]))] += sum(
-                other.namespace == pod.namespace and selector.matches(other.labels) for other in q.pods
+                other.namespace == pod.namespace and counts_pod(spread, other) for other in q.pods
             )
     least = min(counts.values()) if len(counts) >= spread.min_domains else 0
     (domain,) = place.domains[spread.key]
-    return counts[domain] + int(selector.matches(pod.labels)) - least <= spread.max_skew
+    return counts[domain] + counts_pod(spread, pod) - least <= spread.max_skew
 
 
 @settings(max_examples=100, deadline=None)
