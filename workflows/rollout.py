@@ -76,7 +76,8 @@ class RolloutWorkflow(PlannerCaller):
             await self._wait(advance)
             if must_continue_as_new(MAX_HISTORY):
                 await workflow.wait_condition(workflow.all_handlers_finished)
-                continue_as_new(page.first_input(begin.cluster, begin.name, self.plan_queue, self.uid, self.pools))
+                if not self.requested:  # the next run would take the request for written, and publish no event of it
+                    continue_as_new(page.first_input(begin.cluster, begin.name, self.plan_queue, self.uid, self.pools))
 
     async def _advance(self) -> RolloutAdvance | None:
         """Ask the leader. An answer that a request of an operator outran is thrown away."""

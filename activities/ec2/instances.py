@@ -158,6 +158,7 @@ class Instances:
                     name=tags.get(NAME, ""),
                     subnet_id=description.get("SubnetId", ""),
                     security_group_ids=_groups(description),
+                    template_id=tags.get(labels.TAG_TEMPLATE, ""),
                 )
             )
         return owned_instances

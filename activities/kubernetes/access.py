@@ -91,6 +91,9 @@ class Access:
 
         self._next_look = time.monotonic() + CHECK_SECONDS
         settings = client.Configuration()
+        # No limit of its own: each node that starts holds a watch while it sends requests, and if watches had all
+        # places, no request would be sent until they end. The rate limiter bounds requests.
+        settings.connection_pool_maxsize = 0
         loader, path = None, None
         try:
             path = _kubeconfig(self._kubeconfig or os.environ.get("KUBECONFIG"))

@@ -300,6 +300,7 @@ TAG_NODECLASS = EC2NODECLASS
 TAG_TOKEN = "tenon.sh/client-token"
 TAG_GROUP = LAUNCH_GROUP
 TAG_FLEET = "aws:ec2:fleet-id"
+TAG_TEMPLATE = "aws:ec2launchtemplate:id"
 
 
 def is_ephemeral_taint(key: str, effect: str) -> bool:

@@ -1,4 +1,4 @@
-"""Decides what a sweep does: all findings, oldest first, up to the limit of its actions."""
+"""Decides what a sweep does: all findings, oldest first and launch templates last, up to the limit of its actions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ GRACES = Graces()
 
 
 def findings(observations: Observations, graces: Graces = GRACES) -> list[Finding]:
-    """Return everything that is lost or wrong, oldest first. Records that could not be read give no findings."""
+    """Return everything that is lost or wrong, oldest first. Records that could not be read give no findings.
+
+    Launch templates come last: they cost nothing, and there may be thousands.
+    """
     all_findings = [
         *instances.without_claim(observations, graces),
         *claims.without_instance(observations, graces),
@@ -23,7 +26,15 @@ def findings(observations: Observations, graces: Graces = GRACES) -> list[Findin
         *orphans.templates(observations, graces),
         *instances.untagged(observations),
     ]
-    return sorted(all_findings, key=lambda finding: (finding.since, finding.kind, finding.name))
+    return sorted(
+        all_findings,
+        key=lambda finding: (
+            finding.kind is FindingKind.UNUSED_TEMPLATE,
+            finding.since,
+            finding.kind,
+            finding.name,
+        ),
+    )
 
 
 def split_by_limits(

@@ -77,6 +77,8 @@ class ObservedInstance:
     """The launch group that bought it."""
     subnet_id: str = ""
     security_group_ids: tuple[str, ...] = ()
+    template_id: str = ""
+    """The launch template that it was launched from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,3 +167,5 @@ class Graces:
     workflow: timedelta = timedelta(minutes=2)
     node: timedelta = timedelta(minutes=2)
     template: timedelta = timedelta(hours=1)
+    template_of_busy_class: timedelta = timedelta(hours=24)
+    """For a template that launches nothing while others of its class do."""

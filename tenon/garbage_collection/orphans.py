@@ -1,4 +1,4 @@
-"""What a NodeClaim leaves behind if it disappears unexpectedly: a workflow, a Node, launch templates."""
+"""What NodeClaims leave behind: a workflow or a Node, if one disappears unexpectedly, and launch templates."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from datetime import datetime
 from tenon.garbage_collection.facts import GONE_STATES, Graces, Observations, ObservedNode
 from tenon.garbage_collection.findings import Finding, FindingKind
 from tenon.kube.claim_record import instance_id_of
+
+MANY_TEMPLATES = 1000
+"""If there are more launch templates, an hour without a launch is enough, also in a busy class.
+
+AWS allows 5,000 in a region for all clusters of an account, and then refuses each launch that needs a new one.
+"""
 
 
 def workflows(observations: Observations, graces: Graces) -> Iterator[Finding]:
@@ -72,21 +78,30 @@ def own_nodes(observations: Observations) -> Iterator[ObservedNode]:
 
 
 def templates(observations: Observations, graces: Graces) -> Iterator[Finding]:
-    """Yield launch templates whose class is gone, or whose class has had no launch lately and has none pending."""
+    """Yield launch templates that are unused: their class is gone or launches nothing, or they launched nothing lately.
+
+    A launch whose template is deleted under it prepares itself again and makes the template again.
+    """
     if observations.claims is None or observations.classes is None or observations.templates is None:
         return
-    needed: dict[str, datetime] = {}
-    waiting: set[str] = set()
-    for claim in observations.managed_claims:
-        needed[claim.node_class] = max(claim.created_at, needed.get(claim.node_class, claim.created_at))
-        if not claim.provider_id and claim.deleted_at is None:
-            waiting.add(claim.node_class)
+    busy = {
+        claim.node_class
+        for claim in observations.managed_claims
+        if observations.now - claim.created_at < graces.template or (not claim.provider_id and claim.deleted_at is None)
+    } & observations.classes
+    is_crowded = len(observations.templates) > MANY_TEMPLATES
+    grace_of_busy = graces.template if is_crowded else graces.template_of_busy_class
+    last_launches: dict[str, datetime] = {}
+    for instance in observations.instances or ():
+        last = last_launches.get(instance.template_id, instance.launched_at)
+        last_launches[instance.template_id] = max(last, instance.launched_at)
     for template in observations.templates:
-        last = max(template.created_at, needed.get(template.node_class, template.created_at))
-        if observations.now - template.created_at < graces.template:
-            continue
-        in_use = template.node_class in waiting or observations.now - last < graces.template
-        if template.node_class in observations.classes and in_use:
+        last_use, grace = template.created_at, graces.template
+        if template.node_class in busy:
+            if observations.instances is None:
+                continue
+            last_use, grace = max(last_use, last_launches.get(template.id, last_use)), grace_of_busy
+        if observations.now - last_use < grace:
             continue
         yield Finding(
             FindingKind.UNUSED_TEMPLATE,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from tenon.evolve import evolve
@@ -20,7 +21,7 @@ from tenon.messages.teardown import (
 )
 from tenon.money import per_hour
 from tenon.sentences import counted
-from tenon.teardown.rounds import INSTANCE, Rounds, ended_instances, left_instances
+from tenon.teardown.rounds import INSTANCE, Rounds, ended_instances, left_ids, left_instances
 
 TEMPLATE, PROFILE, WORKFLOW = "launch template", "instance profile", "workflow"
 ALL = "all"
@@ -28,6 +29,8 @@ ALL = "all"
 MAX_LINES = 100
 """The most lines of a timeline."""
 VOLUME = "volume"
+FIND_VOLUMES = "find volumes"
+"""The step that is skipped for instances that no list names."""
 VOLUME_STAYS = "EC2 does not delete it with its instance: delete it if no other cluster needs its data"
 
 LAST_STEP = (
@@ -67,12 +70,19 @@ def with_rounds(report: TeardownReport, rounds: Rounds) -> TeardownReport:
         EndedThing(kind=INSTANCE, name=name, at=at, detail=description(rounds.instances[name]))
         for name, at in sorted(ended.items())
     ]
+    remaining_ids = left_ids(rounds)
+    total = max(len(ended), report.survey.instance_count - len(remaining_ids) - rounds.unlisted)
+    price = sum(rounds.instances[name].price for name in ended)
+    if total > len(ended):
+        report = with_skipped(report, FIND_VOLUMES, f"they were looked up for {len(ended)} of {total} ended instances")
+        if not rounds.unlisted and remaining_ids <= rounds.instances.keys():
+            price = max(price, report.survey.price - sum(rounds.instances[name].price for name in remaining_ids))
     volumes = sorted({volume for name in ended for volume in rounds.instances[name].lasting_volumes})
     leftovers = [
         *left_instances(rounds),
         *(Leftover(kind=VOLUME, name=volume, why=VOLUME_STAYS) for volume in volumes),
     ]
-    return evolve(_with(report, things, leftovers), price=sum(rounds.instances[name].price for name in ended))
+    return evolve(_with(report, things, leftovers, {INSTANCE: total}), price=price)
 
 
 def with_removed(report: TeardownReport, removed: RemovedThings, now: datetime) -> TeardownReport:
@@ -90,7 +100,13 @@ def with_removed(report: TeardownReport, removed: RemovedThings, now: datetime) 
         if (kind, ALL) not in stays:
             names[kind] = names.get(kind, set()) | {name for name in kind_names if (kind, name) not in stays}
     things = [EndedThing(kind=kind, name=name, at=now) for kind in sorted(names) for name in sorted(names[kind])]
-    return _with(report, things, removed.leftovers)
+    survey_counts = {TEMPLATE: report.survey.template_count, PROFILE: report.survey.profile_count}
+    totals = {
+        kind: count - sum(item.kind == kind for item in removed.leftovers)
+        for kind, count in survey_counts.items()
+        if (kind, ALL) not in stays and len(removed.leftovers) < MAX_LISTED
+    }
+    return _with(report, things, removed.leftovers, totals)
 
 
 def with_released(report: TeardownReport, released: RemovedThings, now: datetime) -> TeardownReport:
@@ -189,10 +205,19 @@ def _section(title: str, lines: Iterable[str]) -> list[str]:
     return ["", f"## {title}", "", *items] if items else []
 
 
-def _with(report: TeardownReport, things: list[EndedThing], leftovers: Iterable[Leftover]) -> TeardownReport:
+def _with(
+    report: TeardownReport,
+    things: list[EndedThing],
+    leftovers: Iterable[Leftover],
+    totals: Mapping[str, int] | None = None,
+) -> TeardownReport:
+    """``totals``: how many of a kind ended, where ``things`` may not name all of them."""
+    listed_counts = Counter(item.kind for item in things)
+    ended = {**listed_counts, **{kind: max(listed_counts[kind], total) for kind, total in (totals or {}).items()}}
     counts = dict(report.counts)
-    for item in things:
-        counts[item.kind] = counts.get(item.kind, 0) + 1
+    for kind, number in ended.items():
+        if number:
+            counts[kind] = counts.get(kind, 0) + number
     return evolve(
         report,
         ended=[*report.ended, *things][:MAX_LISTED],

@@ -44,7 +44,9 @@ class Rounds:
     """When each of them was no longer alive first."""
     refused: Mapping[str, TerminationRefusal] = field(default_factory=dict)
     alive: frozenset[str] = frozenset()
-    """The instances that were alive in the last round."""
+    """The instances that were alive in the last round, as far as it named them."""
+    unlisted: int = 0
+    """How many more were alive in it. A round names at most `MAX_LISTED`."""
     leaving: int = 0
     quiet_since: datetime | None = None
     """Since when nothing is alive or shuts down."""
@@ -75,6 +77,7 @@ def after(rounds: Rounds, result: TerminateRoundResult, now: datetime) -> Rounds
         ended=ended,
         refused=refused,
         alive=frozenset(alive),
+        unlisted=max(0, result.alive_count - len(alive)),
         leaving=result.leaving_count,
         quiet_since=(rounds.quiet_since or now) if is_quiet else None,
         changed_at=now if is_changed else rounds.changed_at,
@@ -95,12 +98,17 @@ def pause_before_next(rounds: Rounds, now: datetime) -> timedelta | None:
 
 def left_instances(rounds: Rounds) -> list[Leftover]:
     """Return the instances that the rounds could not end, and why."""
-    names = sorted(rounds.alive | set(rounds.given_up))
+    names = sorted(left_ids(rounds))
     leftovers = [Leftover(kind=INSTANCE, name=name, why=_why(rounds, name)) for name in names]
     if rounds.leaving:
         why = f"{rounds.leaving} did not end within {STUCK.total_seconds() / 60:.0f} minutes after EC2 accepted it"
         leftovers.append(Leftover(kind=INSTANCE, name="shutting-down", why=why))
     return leftovers
+
+
+def left_ids(rounds: Rounds) -> frozenset[str]:
+    """Return the instances that are alive, or that EC2 refused too often, by ID."""
+    return rounds.alive.union(rounds.given_up)
 
 
 def ended_instances(rounds: Rounds) -> dict[str, datetime]:

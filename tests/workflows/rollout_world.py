@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from temporalio import activity
-from temporalio.client import WorkflowHandle
+from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
@@ -87,14 +87,17 @@ class World:
 
 
 @asynccontextmanager
-async def rollout(temporal: WorkflowEnvironment, cluster: str, world: World) -> AsyncIterator[Handle]:
-    """A workflow whose fleet is settled on the version "old"."""
+async def rollout(
+    temporal: WorkflowEnvironment, cluster: str, world: World, client: Client | None = None
+) -> AsyncIterator[Handle]:
+    """A workflow whose fleet is settled on the version "old". ``client``: if its workers need another one."""
+    client = client or temporal.client
     queue = names.task_queue(cluster)
     async with (
-        Worker(temporal.client, task_queue=queue, workflows=[RolloutWorkflow], activities=[world.write]),
-        Worker(temporal.client, task_queue=names.plan_queue(cluster), activities=[world.advance]),
+        Worker(client, task_queue=queue, workflows=[RolloutWorkflow], activities=[world.write]),
+        Worker(client, task_queue=names.plan_queue(cluster), activities=[world.advance]),
     ):
-        handle = await temporal.client.start_workflow(
+        handle = await client.start_workflow(
             RolloutWorkflow.run,
             page.first_input(cluster, "careful"),
             id=names.rollout_id(cluster, "careful"),

@@ -7,12 +7,14 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
-from temporalio.client import WorkflowUpdateFailedError
+from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
+import workflows.rollout
 from tenon.messages.rollout import RolloutOperator
 from tests.workflows.rollout_world import ANN, Handle, World, changed, rollout
 from tests.workflows.waiting import until
+from worker.runtime.temporal.temporal_plugin import TenonPlugin
 from workflows.rollout import RolloutWorkflow
 
 pytestmark = pytest.mark.integration
@@ -95,3 +97,18 @@ async def test_requests_are_answered_and_refused_in_a_sentence(temporal: Workflo
         assert world.events[-2:] == ["RolloutRollingBack", "RolloutRolledBack"], (
             "an operator's request has its event too"
         )
+
+
+async def test_a_request_that_meets_the_end_of_a_run_has_its_event(
+    temporal: WorkflowEnvironment, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run takes the state that it begins with for one whose events are published."""
+    monkeypatch.setattr(workflows.rollout, "MAX_HISTORY", 1)
+    world = World()
+    # Without Temporal's sandbox, as in production, the run has the constant of this process's module.
+    client = Client(temporal.client.service_client, namespace=temporal.client.namespace, plugins=[TenonPlugin()])
+    async with rollout(temporal, cluster, world, client) as handle:
+        await changed(handle, world)
+        await handle.execute_update(RolloutWorkflow.rollback, ANN)
+        await until(partial(world.reached, "RolledBack"))
+        assert world.events[-2:] == ["RolloutRollingBack", "RolloutRolledBack"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 import sys
 import time
@@ -113,6 +114,7 @@ def run(name: str, main: Main) -> None:
     """
     bound_allocator()
     shrink_tls_buffers()
+    allow_open_files()
     try:
         settings = load()
         logs.set_up(name, settings)
@@ -124,6 +126,15 @@ def run(name: str, main: Main) -> None:
             print(error, file=sys.stderr, flush=True)
         hard_exit(EXIT_UNUSABLE)
     hard_exit(0)
+
+
+def allow_open_files() -> None:
+    """Raise the limit of open files as far as the container allows.
+
+    In a burst, a process has hundreds of connections to the API server, and some container runtimes begin with 1,024.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _run(name: str, settings: Settings, main: Main) -> None:

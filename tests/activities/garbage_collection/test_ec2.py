@@ -82,6 +82,18 @@ def test_owned_instances_are_those_of_the_cluster(
     assert (observed_instances[own].claim, observed_instances[bare].claim) == ("owned-0", "")
 
 
+def test_an_instance_names_the_launch_template_that_it_was_launched_from(
+    provider: Ec2Provider, clients: Ec2, ready_class: EC2NodeClass
+) -> None:
+    """The sweep of a busy class keeps that template."""
+    request = provider.prepare_launch(node_claim(name="used-1"), ready_class, 1)
+    instance = provider.launch(request).instance
+    assert instance is not None
+    (template_id,) = [observed.template_id for observed in provider.owned_instances() if observed.id == instance.id]
+    names = {template.id: template.name for template in provider.launch_templates()}
+    assert names[template_id] in {template.name for template in request.templates}
+
+
 def test_aws011_a_second_attempt_trusts_no_replicas_knowledge(
     provider: Ec2Provider, clients: Ec2, ready_class: EC2NodeClass
 ) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 from asyncio.trsock import TransportSocket
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,9 +33,13 @@ from activities.kubernetes.errors import (
 )
 from activities.kubernetes.resources import EVENTS, NODECLAIMS, NODES, PODS
 from activities.kubernetes.transport import GATHER_SECONDS
+from activities.node.node_pod_watch import NodePodWatch
 from tests.activities.kubernetes.fake_api import KUBECONFIG, serve
 
 pytestmark = pytest.mark.integration
+
+HANGS_AFTER = 20.0
+"""Seconds that only bound a test that would otherwise hang."""
 
 
 def status(code: int, reason: str, message: str = "no", **details: Any) -> dict[str, Any]:
@@ -300,6 +304,30 @@ async def test_a_watch_keeps_its_connection_under_observation(tmp_path: Path, mo
     async with serve(handle, tmp_path) as kube, aclosing(kube.stream("/api/v1/pods")) as stream:  # type: ignore[type-var]
         assert [line async for line in stream] == [b"one"]
     assert (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1) in options
+
+
+async def test_watches_of_many_nodes_that_start_leave_connections_for_requests(tmp_path: Path) -> None:
+    """Each node that binds its pods has a watch, while its requests and those of other nodes go on."""
+    all_open = asyncio.Event()
+    open_watches = 0
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        nonlocal open_watches
+        if "watch" not in request.query:
+            return web.json_response({"metadata": {"name": "n"}})
+        response = web.StreamResponse()
+        await response.prepare(request)
+        open_watches += 1
+        if open_watches == 150:
+            all_open.set()
+        await asyncio.Event().wait()
+        return response
+
+    async with serve(handle, tmp_path) as kube, AsyncExitStack() as watches, asyncio.timeout(HANGS_AFTER):
+        for number in range(150):
+            await watches.enter_async_context(NodePodWatch(kube, f"node-{number}"))
+        await all_open.wait()
+        assert await kube.get(NODES, "n") is not None
 
 
 async def test_a_page_where_json_was_asked_for_is_an_error_of_the_api(tmp_path: Path) -> None:

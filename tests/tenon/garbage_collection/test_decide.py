@@ -238,6 +238,50 @@ def test_launch_templates_that_nothing_uses() -> None:
         assert [item for item in found(observations) if item in pair] == pair[:1]
 
 
+def busy(**fields: Any) -> Observations:
+    """A cluster whose class launched a node half an hour ago and waits for another."""
+    recent = claim(2, created_at=NOW - timedelta(minutes=30), launched_at=NOW - timedelta(minutes=30))
+    waiting = claim(3, provider_id="", launched_at=None, registered=False, node_name="")
+    return world(
+        **{
+            "claims": (claim(1), recent, waiting),
+            "instances": (instance(1), instance(2, launched_at=NOW - timedelta(minutes=30), template_id="lt-used")),
+            "nodes": (node(1), node(2)),
+            "workflows": (workflow(1), workflow(2), workflow(3)),
+            **fields,
+        }
+    )
+
+
+def test_a_busy_class_loses_the_templates_that_launched_nothing_for_a_day() -> None:
+    """Labels that differ for each node make a template each, and the account's quota stops all launches."""
+    templates = (
+        ObservedTemplate("lt-used", "t-used", NOW - timedelta(days=9), "default"),
+        ObservedTemplate("lt-old", "t-old", NOW - timedelta(hours=24), "default"),
+        ObservedTemplate("lt-young", "t-young", NOW - timedelta(hours=23), "default"),
+    )
+    assert found(busy(templates=templates)) == [("unused_launch_template", "lt-old")]
+
+
+def test_many_templates_of_a_busy_class_go_after_an_hour() -> None:
+    """A day would be too long: the account may have 5,000, and more nodes than that may be launched in a day."""
+    used = ObservedTemplate("lt-used", "t-used", NOW - timedelta(hours=9), "default")
+    fresh = ObservedTemplate("lt-fresh", "t-fresh", NOW - timedelta(minutes=59), "default")
+    hourly = tuple(
+        ObservedTemplate(f"lt-{number}", f"t-{number}", NOW - timedelta(hours=1), "default") for number in range(1000)
+    )
+    assert len(found(busy(templates=(used, fresh, *hourly)))) == len(hourly)
+    assert found(busy(templates=(used, fresh, *hourly[2:]))) == []
+
+
+def test_launch_templates_keep_no_leaked_instance_from_its_turn() -> None:
+    """Thousands of them may be older, but only the instance costs money."""
+    templates = tuple(ObservedTemplate(f"lt-{number}", f"t-{number}", OLD, "gone") for number in range(3))
+    leaked = instance(9, claim="c-9", launched_at=NOW - timedelta(hours=1))
+    todo, _ = split_by_limits(findings(world(templates=templates, instances=(leaked,))), actions=1, tags=0)
+    assert [item.name for item in todo] == ["i-9"]
+
+
 def test_aws122_which_tags_an_instance_lacks() -> None:
     """AWS-122: the Node's name and the claim's; a Name that the class gave is the user's."""
     tag = "karpenter.sh/nodeclaim"

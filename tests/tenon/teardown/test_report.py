@@ -15,7 +15,7 @@ from tenon.messages.teardown import (
     TerminateRoundResult,
 )
 from tenon.teardown import page, report
-from tenon.teardown.rounds import Rounds, after
+from tenon.teardown.rounds import Rounds, after, begin_rounds
 
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
 INSTANCE = ClusterInstance(
@@ -91,6 +91,51 @@ def test_released_objects_count_neither_templates_nor_profiles_again() -> None:
     assert result.counts == {report.PROFILE: 1, report.TEMPLATE: 1, "finalizer": 1}
     assert sorted(item.name for item in result.ended) == ["Node a", "one", "prod_1"]
     assert result.leftovers == [refused]
+
+
+def large(count: int) -> list[ClusterInstance]:
+    return [INSTANCE.model_copy(update={"id": f"i-{number:05}", "price": 1.0}) for number in range(count)]
+
+
+def large_survey() -> TeardownReport:
+    """A survey names at most 1,000 of what it counts."""
+    templates = [ClusterTemplate(id=f"lt-{number}", name=f"t-{number:05}") for number in range(1000)]
+    return begun(
+        instances=large(3000)[:1000], instance_count=3000, price=3000.0, templates=templates, template_count=1500
+    )
+
+
+def test_the_report_of_a_large_cluster_counts_what_no_list_names() -> None:
+    """Volumes are known only of listed instances, and the report says so."""
+    result = large_survey()
+    rounds = begin_rounds(result.survey.instances)
+    protected, *others = large(3000)[:1000]
+    rounds = after(
+        rounds,
+        TerminateRoundResult(alive=[protected, *others], alive_count=3000, refusals={protected.id: "protected"}),
+        NOW,
+    )
+    rounds = after(rounds, TerminateRoundResult(alive=[protected], alive_count=1), NOW)
+    result = report.finished(report.with_rounds(result, rounds), NOW)
+    assert (result.counts, result.price) == ({"instance": 2999}, 2999.0)
+    assert result.skipped == {"find volumes": "they were looked up for 999 of 2999 ended instances"}
+
+
+def test_instances_that_are_alive_and_not_listed_have_not_ended() -> None:
+    """Of their prices nothing is known, so the saving is that of the listed ones."""
+    result = large_survey()
+    rounds = begin_rounds(result.survey.instances)
+    rounds = after(rounds, TerminateRoundResult(alive=large(3000)[500:1500], alive_count=2500), NOW)
+    result = report.with_rounds(result, rounds)
+    assert (result.counts, result.price) == ({"instance": 500}, 500.0)
+    assert result.skipped == {}
+
+
+def test_removed_templates_that_no_list_names_are_counted() -> None:
+    refused = Leftover(kind=report.TEMPLATE, name="t-00007", why="refused")
+    names = [f"t-{number:05}" for number in range(1001) if number != 7]
+    removed = RemovedThings(removed={report.TEMPLATE: names}, leftovers=[refused])
+    assert report.with_removed(large_survey(), removed, NOW).counts == {report.TEMPLATE: 1499}
 
 
 def test_a_dry_run_says_what_would_end() -> None:

@@ -108,6 +108,17 @@ def test_set16_a_child_knows_the_parent_that_started_it(monkeypatch: pytest.Monk
     assert events[0][PARENT] == str(os.getpid())
 
 
+@pytest.mark.integration
+def test_a_process_may_open_as_many_files_as_its_container_allows() -> None:
+    """Some container runtimes begin with 1,024, of which each watch of a node that starts takes one."""
+    code = (
+        "import resource; from worker.runtime import process; "
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (300, 500)); process.allow_open_files(); "
+        "print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["500", "500"]
+
+
 async def test_tls_connections_have_a_small_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
     """The attribute is not documented, so a new version of Python may not read it any more."""
     monkeypatch.setattr(sslproto.SSLProtocol, "max_size", sslproto.SSLProtocol.max_size)
