@@ -5,6 +5,7 @@ The first reason wins. A deletion waits only for the finalizer, which keeps the 
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import Enum
 from typing import Any
 
@@ -13,7 +14,7 @@ from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachableError
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.nodeclaims import check_managed, read_claim
+from activities.kubernetes.nodeclaims import annotate_claim, check_managed, read_claim
 from activities.kubernetes.resources import NODECLAIMS
 from activities.tracing import spans
 from tenon.apis import labels
@@ -23,6 +24,7 @@ from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.event_reasons import EventReason
 from tenon.kube.structs import Object
+from tenon.kube.timestamps import format_instant
 from tenon.messages.base import ClaimRef
 from tenon.messages.node import Removal
 from tenon.node import leave_text
@@ -80,6 +82,35 @@ async def delete_with_finalizer(kube: Kube, claim: ClaimRecord, removal: Removal
     if existed and outcome is Recorded.NO:
         await note_removal(kube, claim, removal, first=True)
     return existed
+
+
+async def delete_without_grace(kube: Kube, ref: ClaimRef, claim: ClaimRecord, removal: Removal, now: datetime) -> bool:
+    """Like `delete_with_finalizer`, for a node that leaves by force: its claim says first that its grace is over.
+
+    If the API server refuses the deletion, the claim gets back the time that it had: its node may recover, and leave
+    for another reason weeks later, with its grace.
+    """
+    written = claim.termination_timestamp
+    if written is not None and written <= now:
+        return await delete_with_finalizer(kube, claim, removal)
+    await annotate_claim(kube, ref, {labels.TERMINATION_TIMESTAMP: format_instant(now)})
+    try:
+        return await delete_with_finalizer(kube, claim, removal)
+    except ApiUnreachableError:
+        raise
+    except ApiError:
+        await _restore_grace(kube, claim)
+        raise
+
+
+async def _restore_grace(kube: Kube, claim: ClaimRecord) -> None:
+    before = claim.annotations.get(labels.TERMINATION_TIMESTAMP)
+
+    def compute(present: Object) -> dict[str, Any]:
+        stays = not object_json.is_deleting(present)
+        return {"metadata": {"annotations": {labels.TERMINATION_TIMESTAMP: before}}} if stays else {}
+
+    await change(kube, NODECLAIMS, claim.name, compute, uid=claim.uid)
 
 
 class Recorded(Enum):

@@ -15,7 +15,7 @@ from activities.node.nodes import find_node, pods_on
 from activities.node.vanished import forget_pods, is_dead
 from activities.node.volumes import Heartbeat, Sleep, attached_volumes
 from tenon.apis import labels
-from tenon.apis.nodeclaim import DRAINED
+from tenon.apis.nodeclaim import DRAINED, VOLUMES_DETACHED
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.event_reasons import EventReason
@@ -68,7 +68,7 @@ async def drain(
             node_pods = await pods_on(kube, name)
             heartbeat(len(node_pods))
             deleted_pods = await forget_pods(kube, recorder, node, node_pods, drain_input.why)
-            await _note_drained(kube, drain_input, now, claim)
+            await _note_drained(kube, drain_input, now, claim, detached=False)
             return _with_pods(DrainResult(drained=True), evictor, deleted_pods)
         node_pods = await pods_on(kube, name, latest=False)
         waited = decide.remaining_pods(node_pods, now(), drain_input.force_at)
@@ -83,8 +83,8 @@ async def drain(
         if not waited or evictor.gives_up(waited, now()):
             stuck = [overdue_termination(pod) for pod in decide.left_behind(node_pods, now(), drain_input.force_at)]
             await _publish_left_behind(recorder, node, [*map(sentence, stuck + evictor.blocked(waited))])
-            await _note_drained(kube, drain_input, now, claim)
             attached = await attached_volumes(kube, name, now())
+            await _note_drained(kube, drain_input, now, claim, detached=not attached)
             return _with_pods(DrainResult(drained=True, volumes_attached=len(attached)), evictor)
         if first:
             text = f"{counted(len(waited), 'pod')} left on Node {name}"
@@ -115,7 +115,7 @@ async def drain(
         await sleep(min(pause, seconds_left, *soonest))
         if drain_input.instance_gone:
             node = await kube.get(NODES, name)
-    await _note_drained(kube, drain_input, now, claim)
+    await _note_drained(kube, drain_input, now, claim, detached=True)
     return _with_pods(DrainResult(drained=True), evictor)
 
 
@@ -126,10 +126,17 @@ def _with_pods(result: DrainResult, evictor: Evictor | None, deleted_pods: Seque
     return evolve(result, evicted=len(pods), workloads=list(workloads)[:MAX_WORKLOADS])
 
 
-async def _note_drained(kube: Kube, drain_input: DrainInput, now: Clock, claim: ClaimRecord | None) -> None:
-    """Record on the claim that the node is drained. ``claim`` saves a read, if it is known as it was last written."""
-    drained, read_object = [ConditionUpdate(DRAINED, "True")], claim.body if claim is not None else None
-    await update_conditions(kube, drain_input.claim, drained, now, read_object=read_object)
+async def _note_drained(
+    kube: Kube, drain_input: DrainInput, now: Clock, claim: ClaimRecord | None, *, detached: bool
+) -> None:
+    """Record on the claim that the node is drained, and with ``detached`` that no volume is attached to it.
+
+    ``claim`` saves a read, if it is known as it was last written.
+    """
+    conditions = (DRAINED, VOLUMES_DETACHED) if detached else (DRAINED,)
+    updates = [ConditionUpdate(condition, "True") for condition in conditions]
+    read_object = claim.body if claim is not None else None
+    await update_conditions(kube, drain_input.claim, updates, now, read_object=read_object)
 
 
 async def _remember_force(kube: Kube, drain_input: DrainInput, claim: ClaimRecord, now: datetime) -> ClaimRecord | None:

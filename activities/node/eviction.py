@@ -63,7 +63,7 @@ class Evictor:
     def gives_up(self, waited: Sequence[PodRecord], now: datetime) -> bool:
         """Whether the node's grace period is over and the API server refuses to delete every remaining pod."""
         force_at = self._drain_input.force_at
-        if force_at is None or now < force_at + decide.STUCK_AFTER:
+        if force_at is None or now - force_at < decide.STUCK_AFTER:
             return False
         return all(pod.uid in self._undeletable for pod in waited)
 

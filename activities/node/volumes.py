@@ -46,9 +46,16 @@ class Attachment(msgspec.Struct):
 
 
 async def attached_volumes(kube: Kube, node_name: str, now: datetime) -> list[str]:
-    """The names of the attachments to wait for: those on the node, except those of pods that the drain leaves there."""
+    """The names of the attachments to wait for: those on the node, except those of pods that the drain leaves there.
+
+    An inline volume has no PersistentVolume. It may belong to a pod that stays, so it is not waited for.
+    """
     everything = await kube.shared_list(VOLUMEATTACHMENTS, Attachment)
-    attachments = [attachment for attachment in everything if attachment.spec.node_name == node_name]
+    attachments = [
+        attachment
+        for attachment in everything
+        if attachment.spec.node_name == node_name and attachment.spec.source.volume
+    ]
     if not attachments:
         return []
     volumes_of_staying_pods: set[str] = set()
@@ -62,7 +69,7 @@ async def attached_volumes(kube: Kube, node_name: str, now: datetime) -> list[st
     return sorted(
         attachment.metadata.name
         for attachment in attachments
-        if (attachment.spec.source.volume or attachment.metadata.name) not in volumes_of_staying_pods
+        if attachment.spec.source.volume not in volumes_of_staying_pods
     )
 
 

@@ -43,6 +43,8 @@ from tenon.kube.volumes import PersistentVolumeClaim, VolumeUse, ephemeral_pvc
 NO_OWNER = ("", "")
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 CRITICAL_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
+MAX_GRACE_SECONDS = 2**31
+"""The API server accepts a grace period that is longer than any calendar, and no time can be computed with it."""
 _pods = msgspec.json.Decoder(PodObject)
 _daemons = msgspec.json.Decoder(DaemonSetObject)
 
@@ -97,6 +99,7 @@ def pod_record(wire: PodObject) -> PodRecord:
         untried=scheduled is None,
         nominated_node=sys.intern(status.nominated_node_name or ""),
         gated=bool(spec.scheduling_gates),
+        grouped=spec.scheduling_group is not None,
         opted_out=_avoids_nodepools(pod.required_terms),
         volumes=_volumes(metadata, spec),
         do_not_disrupt="true" if do_not_evict else annotations.get(labels.DO_NOT_DISRUPT, ""),
@@ -124,7 +127,11 @@ def _owner_path(namespace: str, references: Sequence[Owner] | None) -> str:
 
 def _grace_seconds(spec: PodSpec) -> int:
     seconds = spec.termination_grace_period_seconds
-    return DEFAULT_GRACE_SECONDS if seconds is None else seconds
+    return DEFAULT_GRACE_SECONDS if seconds is None else _bounded(seconds)
+
+
+def _bounded(seconds: int) -> int:
+    return max(0, min(seconds, MAX_GRACE_SECONDS))
 
 
 def _deletion(metadata: Metadata, spec: PodSpec) -> Deletion | None:
@@ -132,7 +139,9 @@ def _deletion(metadata: Metadata, spec: PodSpec) -> Deletion | None:
     if end is None:
         return None
     seconds = metadata.deletion_grace_period_seconds
-    return Deletion(end, _grace_seconds(spec) if seconds is None else seconds, tuple(metadata.finalizers or ()))
+    return Deletion(
+        end, _grace_seconds(spec) if seconds is None else _bounded(seconds), tuple(metadata.finalizers or ())
+    )
 
 
 OF_EVERY_DAEMON = (

@@ -51,8 +51,8 @@ def clock_instant(seconds: float) -> datetime:
 
 
 def format_instant(instant: datetime) -> str:
-    """Format a timestamp, truncated to whole seconds."""
-    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Format a timestamp, truncated to whole seconds. ``strftime`` would write the year 1 without zeros."""
+    return instant.astimezone(UTC).isoformat(timespec="seconds").removesuffix("+00:00") + "Z"
 
 
 def time_text(at: datetime) -> str:

@@ -17,7 +17,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.protection import pod_protection, protecting_annotation
 from tenon.kube.records import Deletion, PodRecord
 from tenon.messages.node_steps import BlockedPods
-from tenon.node.drain_blockers import deleted_at, overdue_termination
+from tenon.node.drain_blockers import deleted_at, overdue_termination, until_deletion
 
 STUCK_AFTER = timedelta(minutes=1)
 """A drain stops waiting for a terminating pod this long after the end of its grace period."""
@@ -57,7 +57,7 @@ def is_drainable(pod: PodRecord, now: datetime, force_at: datetime | None = None
     if pod.deletion is None:
         return True
     end = pod.deletion.end
-    if force_at is not None and now >= max(end, force_at) + UNRESPONSIVE_AFTER:
+    if force_at is not None and now - max(end, force_at) >= UNRESPONSIVE_AFTER:
         return False
     return now - end <= STUCK_AFTER
 
@@ -100,7 +100,7 @@ def decide(pod: PodRecord, now: datetime, *, turn: bool, force_at: datetime | No
     if force_at is not None:
         if deletion is not None and deletion.end > force_at:
             return _shortened(deletion, force_at)
-        if deletion is None and now >= force_at - timedelta(seconds=pod.grace_seconds):
+        if deletion is None and until_deletion(pod, force_at, now) <= timedelta():
             return Action(ActionKind.DELETE, grace_seconds=_whole_seconds(force_at - now))
     if deletion is not None:
         is_held = deletion.finalizers and now - deletion.end >= UNRESPONSIVE_AFTER
@@ -132,7 +132,7 @@ def _forced(deletion: Deletion | None, now: datetime) -> Action:
 def _shortened(deletion: Deletion, end: datetime) -> Action:
     """Shorten a deletion in progress so that it ends by ``end``. Kubernetes counts the grace period from its start."""
     granted = deletion.grace_seconds
-    shorter = _whole_seconds(end - (deletion.end - timedelta(seconds=granted)))
+    shorter = _whole_seconds(end - deletion.end + timedelta(seconds=granted))
     return Action(ActionKind.DELETE, grace_seconds=shorter) if shorter < granted else Action(ActionKind.AWAIT)
 
 
@@ -151,8 +151,8 @@ def next_force(waited: Iterable[PodRecord], force_at: datetime | None, now: date
     """Return when the first of these pods must be deleted, whatever protects it. The drain must not sleep past it."""
     if force_at is None:
         return None
-    instants = [force_at - timedelta(seconds=pod.grace_seconds) for pod in waited if pod.deletion is None]
-    return min((instant for instant in instants if instant > now), default=max(force_at, now))
+    instants = [deleted_at(pod, force_at, now) for pod in waited if pod.deletion is None]
+    return min((instant for instant in instants if instant is not None), default=max(force_at, now))
 
 
 def force_instant(deletion: datetime, grace_seconds: float | None, *explicit: datetime | None) -> datetime | None:

@@ -86,5 +86,13 @@ def deleted_at(pod: PodRecord, force_at: datetime | None, now: datetime) -> date
     """Return when a pod that blocks a drain is deleted, whatever protects it; None if not in the future."""
     if force_at is None:
         return None
-    instant = force_at - timedelta(seconds=pod.grace_seconds)
-    return instant if instant > now else None
+    remaining = until_deletion(pod, force_at, now)
+    return now + remaining if remaining > timedelta() else None
+
+
+def until_deletion(pod: PodRecord, force_at: datetime, now: datetime) -> timedelta:
+    """Return for how long a pod may still stay if its grace period must end by ``force_at``; negative if it is late.
+
+    The instant itself may be outside of the calendar: a user may write any ``force_at``.
+    """
+    return force_at - now - timedelta(seconds=pod.grace_seconds)

@@ -28,6 +28,8 @@ BLOCKED_RETRY = timedelta(seconds=30)
 
 
 MAX_BLOCKED_RETRY = timedelta(minutes=5)
+NOT_ACCEPTED = "EC2 has not accepted the termination yet"
+"""What a termination waits for while EC2 throttles the request."""
 GOES_ON = timedelta(seconds=1)
 """How soon to continue a drain that evicted pods although others are still blocked, as under a PodDisruptionBudget that
 lets one pod go at a time."""
@@ -113,14 +115,18 @@ def recorded_late(state: NodeState, removals: Sequence[Removal], now: datetime) 
 
 
 def noted(state: NodeState, removals: Sequence[Removal], now: datetime) -> NodeState:
-    """Note the reasons that came while the node was leaving. The first one stays."""
+    """Note the reasons that came while the node was leaving. The first one stays.
+
+    A step that pauses runs at once, and the next pauses are short again: a spot interruption leaves two minutes.
+    """
     leave = state.leave
     if leave is None:
         return state
     for removal in removals:
         if removal.reason not in {leave.reason, *(later_removal.reason for later_removal in leave.later)}:
             leave = evolve(leave, later=(*leave.later, removal.plain))
-            state = record(evolve(state, leave=leave), now, f"another reason to leave: {removal_text(removal)}")
+            woken = evolve(state, leave=leave, check_now=True, drain_stalls=0)
+            state = record(woken, now, f"another reason to leave: {removal_text(removal)}")
     return state
 
 
@@ -130,7 +136,7 @@ def cordoned(state: NodeState, result: CordonResult, now: datetime) -> NodeState
     If the node turned out not to be empty, it stays.
     """
     if not result.cordoned:
-        stays = evolve(state, stage=Stage.LIVE, leave=None, deadline=None, deletion_started_at=None)
+        stays = evolve(state, stage=Stage.LIVE, leave=None, deadline=None, deletion_started_at=None, check_now=False)
         return record(stays, now, f"not empty after all ({counted(result.pods, 'pod')}): stays")
     has_node = result.node_exists
     update = {
@@ -183,19 +189,18 @@ def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
 
 def detached(state: NodeState, result: DetachResult, now: datetime) -> NodeState:
     """Continue with termination if all volumes are detached; otherwise wait."""
-    state = with_volumes(state, 0 if result.detached else result.attached, now)
     if result.detached:
-        update = {
-            "stage": Stage.TERMINATING,
-            "blocked": None,
-            "deadline": None,
-            "volumes_attached": 0,
-            "check_now": False,
-        }
-        return record(evolve(state, **update), now, "volumes detached")
+        return record(_after_volumes(state, now), now, "volumes detached")
+    state = with_volumes(state, result.attached, now)
     text = f"{counted(result.attached, 'volume')} still attached"
     waits = evolve(state, blocked=Blocked(message=text), deadline=now + BLOCKED_RETRY, check_now=False)
     return record(waits, now, text)
+
+
+def _after_volumes(state: NodeState, now: datetime) -> NodeState:
+    """Continue with termination, whether the volumes are detached or no longer waited for."""
+    update = {"stage": Stage.TERMINATING, "blocked": None, "deadline": None, "volumes_attached": 0, "check_now": False}
+    return evolve(with_volumes(state, 0, now), **update)
 
 
 def instance_gone(state: NodeState, now: datetime) -> NodeState:
@@ -204,6 +209,8 @@ def instance_gone(state: NodeState, now: datetime) -> NodeState:
         return state
     instance = state.instance.id if state.instance else "the instance"
     gone_state = record(evolve(state, instance_gone=True), now, f"EC2 has no {instance} any more")
+    if gone_state.stage is Stage.DETACHING:
+        return _after_volumes(gone_state, now)
     if gone_state.stage.leaving:
         sure = evolve(gone_state.leave, only_if_empty=False) if gone_state.leave else None
         return evolve(gone_state, check_now=True, leave=sure)
@@ -228,6 +235,6 @@ def terminated(state: NodeState, result: TerminateResult, now: datetime) -> Node
         text = f"instance {state.instance.id} terminated" if state.instance else "no instance left"
         ended = record(evolve(state, terminated_at=result.asked_at or now, stopped=result.stopped, **update), now, text)
         return ended if result.released is None else released(ended, result.released, now)
-    text = f"the instance is still {result.state}"
+    text = f"the instance is still {result.state}" if result.state else NOT_ACCEPTED
     waits = evolve(state, blocked=Blocked(message=text), deadline=now + BLOCKED_RETRY, check_now=False)
     return record(waits, now, text)

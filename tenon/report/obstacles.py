@@ -136,6 +136,7 @@ class Judge:
             expires_at=live.row.expires,
             registered=claim.registered,
             rebooting=claim.rebooting,
+            warm=bool(claim.warm),
         )
 
     def _situation(self, nodes: Sequence[ManagedNode], policies: Mapping[str, PoolPolicy]) -> Situation:

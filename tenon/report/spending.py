@@ -1,4 +1,4 @@
-"""What the nodes of NodePools cost over time, by the same bill as `tenon cost`."""
+"""What the nodes of NodePools cost over time, by the bill of `tenon cost` without the disks of stopped nodes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
+from tenon.apis import labels
 from tenon.apis.nodeclaim import INSTANCE_TERMINATING
 from tenon.cost.attribution import attribute, measurement_of
 from tenon.cost.bill import Bill, Lifetime, bill_of
@@ -27,8 +28,12 @@ class Spending:
 
     @property
     def unpriced(self) -> int:
-        """How many instances have no known price, so that they count as free."""
-        return sum(lifetime.price is None for lifetime in self.bill.lifetimes)
+        """How many instances have no known price, so that they count as free.
+
+        Those that are stopped count as free in all of the report.
+        """
+        running = (lifetime for lifetime in self.bill.lifetimes if not lifetime.is_stopped)
+        return len({lifetime.instance for lifetime in running if lifetime.price is None})
 
     def cost(self, since: datetime, until: datetime) -> float:
         """Return the dollars of a window."""
@@ -89,6 +94,7 @@ def _lifetime(live: LiveNode) -> Lifetime | None:
         price=None if price is None else nanos(price),
         launched_at=launched_at,
         ended_at=claim.true_since(INSTANCE_TERMINATING),
+        stopped=claim.annotations.get(labels.STOPPED_TIMES, ""),
     )
 
 

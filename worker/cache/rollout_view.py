@@ -10,6 +10,7 @@ from activities.rollout.cluster import ObservedPoolNode, ObservedRollout
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.apis.nodeschedule import why_closed
+from tenon.apis.warm import FILLING, STARTING, STOPPED
 from tenon.disruption.decision import DisruptionBlocked
 from tenon.disruption.freezes.freeze import freezes_for, frozen_now
 from tenon.kube.claim_record import ClaimRecord
@@ -116,9 +117,12 @@ class RolloutView:
             under_command=bool(claim.disrupted_by),
             leaving_since=claim.deleted_at,
             blocked=blocked.why if blocked is not None else "",  # the cause is the rollout's own wish
+            warm=claim.warm in (FILLING, STOPPED),
         )
         if node is None:
             return ObservedPoolNode(pool_node)
+        if claim.warm in (STOPPED, STARTING):  # its Node and pods are not Ready because Tenon stopped it
+            return ObservedPoolNode(pool_node, node.name)
         return ObservedPoolNode(
             pool_node,
             node.name,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from tenon.ec2.instances.interruption import NoticeKind
+from tenon.kube.claim_record import ClaimRecord
 
 TOLERATED = timedelta(seconds=120)
 """How long a check may fail before the node leaves. EC2 repeats a check every minute."""
@@ -52,6 +53,24 @@ def unhealthy(statuses: Iterable[InstanceStatus], now: datetime) -> dict[str, No
         elif status.scheduled:
             kinds[status.instance_id] = NoticeKind.EVENT_STATUS
     return kinds
+
+
+def without_reboot(status: InstanceStatus, claim: ClaimRecord) -> InstanceStatus:
+    """Return the status without the failing checks that the reboot of the claim's instance explains.
+
+    A check fails while the machine boots, and for a minute or two after its Node is Ready. The reboot has a limit of
+    its own. The drain before it may have none, so until EC2 is asked, a check counts.
+    """
+    reboots = claim.rebooting and bool(claim.pre_boot_id)
+
+    def counts_from(since: datetime | None) -> datetime | None:
+        return None if since is None or reboots else max(since, claim.rebooted_at or since)
+
+    return replace(
+        status,
+        instance_impaired_since=counts_from(status.instance_impaired_since),
+        system_impaired_since=counts_from(status.system_impaired_since),
+    )
 
 
 def _failed(since: datetime | None, now: datetime) -> bool:

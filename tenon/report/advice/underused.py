@@ -94,6 +94,8 @@ def nodes_that_are_not_ready(question: Question) -> Iterator[Advice]:
     for live in question.cluster.nodes:
         if live.node is None or live.row.ready or live.row.stage is not Stage.LIVE:
             continue
+        if live.claim is not None and live.claim.warm:  # a stopped node is not broken
+            continue
         since = next((from_epoch(item.since) for item in live.node.unhealthy if item.type == "Ready"), None)
         if since is not None and now - since >= NOT_READY_FOR:
             nodes.append(live)

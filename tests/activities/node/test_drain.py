@@ -367,7 +367,8 @@ async def test_a_vanished_machine_is_drained_at_once() -> None:
     )
     world.kube.answers["default/api-0"] = BLOCKED
     world.kube.undeletable = {"dns"}
-    world.kube.add(VOLUMEATTACHMENTS, {"metadata": {"name": "va"}, "spec": {"nodeName": "node-1", "source": {}}})
+    spec = {"nodeName": "node-1", "source": {"persistentVolumeName": "pv-1"}}
+    world.kube.add(VOLUMEATTACHMENTS, {"metadata": {"name": "va"}, "spec": spec})
     result = await run(vanished(world), instance_gone=True)
     assert (result.drained, result.volumes_attached) == (True, 0)
     assert world.clock.slept == 0
@@ -465,3 +466,23 @@ async def test_at_most_ten_sentences_whatever_is_blocked() -> None:
     assert (len(result.blocked), result.remaining) == (10, 30)
     [event] = [event for event in world.recorder.events if event[0] == "Node"]
     assert event[3].endswith("and 27 more")
+
+
+@pytest.mark.parametrize("written", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+async def test_ann04_a_drain_ends_whatever_time_is_written_on_the_claim(written: str) -> None:
+    world = World().put_live().put_pods(pod("web-0"))
+    world.claim["metadata"]["annotations"]["karpenter.sh/nodeclaim-termination-timestamp"] = written
+    assert (await run(world)).drained
+    assert world.kube.names(PODS) == []
+
+
+@pytest.mark.parametrize("volume", [None, "pv-1"])
+async def test_trm10_a_drained_node_without_volumes_has_them_detached(volume: str | None) -> None:
+    """`kubectl wait --for=condition=VolumesDetached` ends for every node that is drained."""
+    world = World().put_live().put_pods(pod("web-0"))
+    if volume:
+        spec = {"nodeName": "node-1", "source": {"persistentVolumeName": volume}}
+        world.kube.add(VOLUMEATTACHMENTS, {"metadata": {"name": "va"}, "spec": spec})
+    assert (await run(world)).volumes_attached == bool(volume)
+    assert world.status_of("Drained")[0] == "True"
+    assert world.status_of("VolumesDetached")[0] == ("" if volume else "True")

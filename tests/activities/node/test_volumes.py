@@ -9,7 +9,7 @@ import pytest
 
 from activities.kubernetes.resources import PVCS, VOLUMEATTACHMENTS
 from activities.node.volumes import detach_volumes
-from tenon.messages.node_steps import DetachInput
+from tenon.messages.node_steps import DetachInput, DetachResult
 from tests.activities.node.fake_kube import START
 from tests.activities.node.world import PROVIDER_ID, REF, World, pod
 
@@ -77,3 +77,13 @@ async def test_detachment_is_skipped_after_the_grace_period(*, is_written: bool)
     result = await detach(world, force_at=None if is_written else START + timedelta(seconds=4))
     assert (result.detached, result.attached) == (True, 1)
     assert world.status_of("VolumesDetached") == ("False", "TerminationGracePeriodElapsed")
+
+
+async def test_trm07_an_inline_volume_is_not_waited_for() -> None:
+    """It has no PersistentVolume, so nothing says whether the pod that uses it stays."""
+    world = World().put_live()
+    inline = attachment("va-inline", "")
+    inline["spec"]["source"] = {"inlineVolumeSpec": {"csi": {"driver": "inline.example.com", "volumeHandle": "v"}}}
+    world.kube.add(VOLUMEATTACHMENTS, inline)
+    assert await detach(world) == DetachResult(detached=True)
+    assert world.clock.slept == 0

@@ -24,6 +24,14 @@ def test_a_time_in_a_sentence_is_in_utc_to_the_second_and_json_has_it_as_kuberne
     assert format_instant(AT) == "2026-11-29T03:08:41Z"
 
 
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_ann04_every_time_that_kubernetes_stores_is_written_as_it_was_read(text: str) -> None:
+    """A drain writes the end of its grace period back on the NodeClaim, and Go writes the year 1 for none."""
+    instant = parse_instant(text)
+    assert instant is not None
+    assert format_instant(instant) == text
+
+
 def test_no_other_code_gives_a_time_in_a_sentence_a_form_of_its_own() -> None:
     own_forms = [
         f"{path.relative_to(ROOT)}: {line.strip()}"

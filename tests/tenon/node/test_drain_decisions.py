@@ -283,3 +283,32 @@ def test_only_budgets_of_the_pods_namespace_that_select_it_are_named() -> None:
     ]
     budgets = [pdb_record(read(item, PdbObject)).value for item in every]
     assert [item.name for item in selecting(pod_of(pod).pod, budgets)] == ["default/all", "default/in"]
+
+
+def test_trm06_a_pod_with_the_longest_possible_grace_is_deleted_at_once() -> None:
+    """Its grace period is longer than any calendar. It gets the time that is left."""
+    body = make(grace=2**63 - 1)
+    force_at = NOW + timedelta(hours=1)
+    assert drain.decide(pod_of(body), NOW, turn=False, force_at=force_at, force=False) == Action(
+        ActionKind.DELETE, grace_seconds=3600
+    )
+    assert drain.next_force([pod_of(body)], force_at, NOW) == force_at
+    assert drain_blockers.deleted_at(pod_of(body), force_at, NOW) is None
+    body["metadata"] |= {"deletionTimestamp": stamp(7200), "deletionGracePeriodSeconds": 2**63 - 1}
+    shortened = drain.decide(pod_of(body), NOW, turn=False, force_at=force_at, force=False)
+    assert shortened.kind is ActionKind.DELETE
+
+
+@pytest.mark.parametrize("force_at", [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)])
+def test_ann04_an_end_of_the_grace_period_at_the_edge_of_the_calendar_is_one(force_at: datetime) -> None:
+    """A user may write any time on a NodeClaim, and Go writes the year 1 for none."""
+    is_over = force_at < NOW
+    fresh_pod, ending_pod = pod_of(make()), pod_of(make(deletion=10))
+    action = drain.decide(fresh_pod, NOW, turn=True, force_at=force_at, force=False)
+    assert action == (Action(ActionKind.DELETE, grace_seconds=1) if is_over else Action(ActionKind.EVICT))
+    action = drain.decide(ending_pod, NOW, turn=True, force_at=force_at, force=False)
+    assert action == (Action(ActionKind.DELETE, grace_seconds=1) if is_over else Action(ActionKind.AWAIT))
+    assert drain.remaining_pods([fresh_pod, ending_pod], NOW, force_at) == [fresh_pod, ending_pod]
+    again = drain.next_force([fresh_pod], force_at, NOW)
+    assert again == (NOW if is_over else force_at - timedelta(seconds=30))
+    assert drain_blockers.deleted_at(fresh_pod, force_at, NOW) == (None if is_over else again)

@@ -363,6 +363,41 @@ def test_a_drain_that_is_blocked_hears_at_once_that_its_instance_is_gone() -> No
     assert step.input.model_dump()["instance_gone"] is True
 
 
+def test_trm09_a_machine_that_is_lost_while_its_volumes_detach_is_not_waited_for() -> None:
+    leaving = machine.apply(at_live(), LeaveRequest(reason="drain"), NOW)
+    state = machine.apply(leaving, CordonResult(node_name="n1"), NOW)
+    state = machine.apply(state, DrainResult(drained=True, volumes_attached=1), NOW)
+    state = machine.apply(state, DetachResult(attached=1), NOW)
+    assert isinstance(machine.next_step(state, NOW), Wait)
+    lost = machine.apply(state, Poke(instance_gone=True), NOW + timedelta(seconds=5))
+    step = machine.next_step(lost, NOW + timedelta(seconds=5))
+    assert isinstance(step, Run)
+    assert step.activity is ActivityName.TERMINATE
+    assert (lost.blocked, lost.volumes_attached) == (None, 0)
+    assert [(block.seconds, block.lasts_since) for block in lost.drain_blocks] == [(5, None)]
+
+
+def test_another_reason_to_leave_wakes_a_drain_that_pauses() -> None:
+    """An interrupted spot instance has two minutes, which a pause of five would use up. The same poke wakes it once."""
+    state = machine.apply(at_live(), LeaveRequest(reason="drain"), NOW)
+    state = machine.apply(state, CordonResult(node_name="n1", pods=1), NOW)
+    for _ in range(6):
+        state = machine.apply(state, DrainResult(remaining=1, blocked=[BLOCKED]), NOW)
+    step = machine.next_step(state, NOW)
+    assert isinstance(step, Wait)
+    assert step.until == NOW + MAX_BLOCKED_RETRY
+    poke = Poke(claim_deleting=True, removals=(Removal(reason="spot_interrupted", actor="interruption"),))
+    state = machine.apply(state, poke, NOW)
+    step = machine.next_step(state, NOW)
+    assert isinstance(step, Run)
+    assert step.activity is ActivityName.DRAIN
+    state = machine.apply(state, DrainResult(remaining=1, blocked=[BLOCKED]), NOW)
+    state = machine.apply(state, poke, NOW)
+    step = machine.next_step(state, NOW)
+    assert isinstance(step, Wait)
+    assert step.until == NOW + BLOCKED_RETRY, "the pauses are short again"
+
+
 def test_a_node_that_was_to_leave_only_if_empty_leaves_when_its_instance_is_gone() -> None:
     """Both come in one moment: pods on a machine that is gone are no reason to stay."""
     state = machine.apply(at_live(), Disrupt(command="c1", reason="Empty", only_if_empty=True), NOW)
@@ -549,3 +584,10 @@ def test_forced_drain_passes_its_instant_on() -> None:
     step = machine.next_step(state, NOW)
     assert isinstance(step, Run)
     assert step.input.model_dump()["termination_timestamp"] == NOW
+
+
+def test_a_termination_that_ec2_throttles_says_so() -> None:
+    state = machine.apply(at_live(stage=Stage.TERMINATING), TerminateResult(state="shutting-down"), NOW)
+    assert why_blocked(state) == "the instance is still shutting-down"
+    state = machine.apply(at_live(stage=Stage.TERMINATING), TerminateResult(state=""), NOW)
+    assert why_blocked(state) == "EC2 has not accepted the termination yet"

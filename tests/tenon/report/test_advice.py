@@ -245,6 +245,16 @@ def test_nodes_that_are_not_ready_for_some_time() -> None:
     assert item.sentence == "1 node ($4.61 a day) has not been ready for 2h or more, with 2 pods"
 
 
+@pytest.mark.parametrize("state", ["filling", "stopped", "starting"])
+@pytest.mark.parametrize("spec", [{}, {"disruption": NEVER}, {"disruption": {"budgets": [{"nodes": "0"}]}}])
+def test_a_warm_node_is_no_advice(state: str, spec: dict[str, Any]) -> None:
+    cluster = Cluster()
+    cluster.pool("web", **spec)
+    warm = {"annotations": {labels.WARM: state}}
+    cluster.node("web", meta=warm, is_ready=state == "filling", not_ready_for=2 * HOUR)
+    assert advice(cluster) == []
+
+
 # Expiries and requests
 
 

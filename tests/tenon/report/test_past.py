@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenon.apis import labels
 from tenon.kube.timestamps import format_instant
 from tenon.page.time_axis import Axis, axis_of
 from tenon.record.entries import CostEntry, CostRow, Entry, PlanEntry
@@ -50,6 +51,27 @@ def test_a_node_whose_instance_terminates_costs_nothing_more() -> None:
     ends = {"type": "InstanceTerminating", "status": "True", "lastTransitionTime": format_instant(NOW - 4 * HOUR)}
     cluster.node("web", "m5.xlarge", age=10 * HOUR, conditions=[ends])
     assert spending([], cluster.live().nodes).cost(NOW - DAY, NOW) == pytest.approx(6 * 0.192)
+
+
+def test_a_warm_node_costs_nothing_while_it_is_stopped() -> None:
+    """Also if it has started since, or is gone."""
+    stop = f"{format_instant(NOW - 9 * HOUR)}/"
+    started = f"{stop}{format_instant(NOW - 2 * HOUR)}"
+    cluster = Cluster()
+    for marks in ({labels.WARM: "stopped", labels.STOPPED_TIMES: stop}, {labels.STOPPED_TIMES: started}):
+        annotations = {labels.LAUNCH_PRICE: "0.192", **marks}
+        cluster.node("web", "m5.xlarge", age=10 * HOUR, meta={"annotations": annotations})
+    ended_node = removal(1, NOW - 10 * HOUR, NOW).model_copy(update={"stopped": stop})
+    costs = spending([ended_node], cluster.live().nodes)
+    assert costs.cost(NOW - DAY, NOW) == pytest.approx(0.192 + 3 * 0.192 + 0.096)
+    assert costs.cost(NOW - 8 * HOUR, NOW - 3 * HOUR) == 0
+    assert costs.unpriced == 0
+
+
+def test_an_instance_without_a_price_that_was_stopped_is_one() -> None:
+    ended_node = removal(1, NOW - 10 * HOUR, NOW, price=0.0)
+    stop = f"{format_instant(NOW - 9 * HOUR)}/{format_instant(NOW - 2 * HOUR)}"
+    assert spending([ended_node.model_copy(update={"stopped": stop})], []).unpriced == 1
 
 
 def test_the_cost_is_divided_among_namespaces_as_the_record_says() -> None:

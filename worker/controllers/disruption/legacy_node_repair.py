@@ -15,8 +15,8 @@ from activities.clock import utc_now
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.nodeclaim_deletion import delete_with_finalizer
-from activities.kubernetes.nodeclaims import annotate_claim, read_claim
+from activities.kubernetes.nodeclaim_deletion import delete_without_grace
+from activities.kubernetes.nodeclaims import read_claim
 from activities.kubernetes.resources import NODES
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
@@ -65,7 +65,10 @@ class LegacyNodeRepairController(Controller):
         self._cluster = cluster
         self._now = now
         self._faults: dict[str, LegacyFault] = {}
-        """By Node: why it is unhealthy. Other controllers' Nodes count too, for stand-alone NodeClaims."""
+        """By Node: why it is unhealthy. Other controllers' Nodes count too, for stand-alone NodeClaims.
+
+        Those of warm nodes are here too: whether they count changes with the NodeClaim, without a change of the Node.
+        """
         self._not_before: dict[str, datetime] = {}
         """By Node: when to look at it again after its repair was blocked, failed or began."""
 
@@ -109,13 +112,18 @@ class LegacyNodeRepairController(Controller):
         }
 
     def _breaker(self) -> Breaker:
-        claims = ((node, self._cache.claim_of(node)) for node in self._cache.nodes)
-        return Breaker((claim.pool if claim is not None else "", node.name in self._faults) for node, claim in claims)
+        return Breaker(map(self._pool_and_health, self._cache.nodes))
+
+    def _pool_and_health(self, node: NodeRecord) -> tuple[str, bool]:
+        claim = self._cache.claim_of(node)
+        if claim is None:
+            return "", node.name in self._faults
+        return claim.pool, node.name in self._faults and not claim.warm  # a stopped node is not broken
 
     async def _handle(self, name: str, breaker: Breaker) -> None:
         node = self._cache.nodes.get(name)
         claim = self._cache.claim_of(node) if node is not None else None
-        if node is None or claim is None or claim.deleting:
+        if node is None or claim is None or claim.deleting or claim.warm:
             return
         fault = self._faults[name]
         if why := breaker.why_blocked(claim.pool):
@@ -140,13 +148,11 @@ class LegacyNodeRepairController(Controller):
                 await self._recorder.publish(subject, EventReason.NODE_REPAIR_BLOCKED, why)
             return
         now = self._now()
-        if claim.termination_timestamp is None or claim.termination_timestamp > now:
-            await annotate_claim(self._kube, ref, {labels.TERMINATION_TIMESTAMP: format_instant(now)})
         since = clock_instant(fault.condition.since)
         status = f"{fault.condition.type} is {fault.condition.status}"
         detail = f"{status} for {lasting(now - since)}"
         removal = Removal(reason=Reason.UNHEALTHY, detail=detail, actor=f"controller {self.name}")
-        if not await delete_with_finalizer(self._kube, claim, removal):
+        if not await delete_without_grace(self._kube, ref, claim, removal, now):
             return
         self._log.warning(
             "A node is replaced because it is unhealthy",

@@ -19,7 +19,7 @@ from activities.kubernetes.events import EventPublisher
 from tenon.disruption.repair.breaker import Breaker
 from tenon.disruption.repair.policies import built_in
 from tenon.ec2.instances.interruption import NoticeKind
-from tenon.ec2.instances.status import InstanceStatus, impaired, unhealthy
+from tenon.ec2.instances.status import InstanceStatus, impaired, unhealthy, without_reboot
 from tenon.kube.claim_record import ClaimRecord, instance_id_of
 from tenon.kube.event_reasons import EventReason
 from worker.cache.changes import Change
@@ -67,7 +67,7 @@ class InstanceStatusController(Controller):
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
         """Ask EC2, and handle every node that is concerned."""
         statuses = list(await asyncio.to_thread(self._read))
-        unhealthy_instances = unhealthy(statuses, self._now())
+        unhealthy_instances = unhealthy(map(self._without_reboot, statuses), self._now())
         leaving = {
             claim.name: (claim, unhealthy_instances[instance])
             for instance in sorted(unhealthy_instances)
@@ -84,14 +84,20 @@ class InstanceStatusController(Controller):
         await bounded(sorted(leaving), AT_ONCE, handle)
         return POLL_SECONDS
 
+    def _without_reboot(self, status: InstanceStatus) -> InstanceStatus:
+        claim = self._cache.claim_of_instance(status.instance_id)
+        return status if claim is None else without_reboot(status, claim)
+
     def _nodes_and_health(self, failing: Collection[str]) -> Iterator[tuple[str, bool]]:
         """The NodePool of each node, and whether it is unhealthy: for EC2, or by its conditions as for node repair.
 
-        Nodes that leave already count until they are gone, and instances count before they join.
+        Nodes that leave already count until they are gone, and instances count before they join. The Node of a stopped
+        instance is not Ready, so the conditions of warm nodes do not count.
         """
         for node in self._cache.nodes:
             claim = self._cache.claim_of(node)
-            sick = instance_id_of(node.provider_id) in failing or any(map(POLICIES.matching, node.unhealthy))
+            conditions = () if claim is not None and claim.warm else node.unhealthy
+            sick = instance_id_of(node.provider_id) in failing or any(map(POLICIES.matching, conditions))
             yield claim.pool if claim is not None else "", sick
         for claim in self._cache.claims:
             if claim.provider_id and self._cache.node_of(claim) is None:

@@ -11,14 +11,12 @@ from activities import metrics
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.nodeclaim_deletion import delete_with_finalizer, note_removal
-from activities.kubernetes.nodeclaims import annotate_claim
+from activities.kubernetes.nodeclaim_deletion import delete_with_finalizer, delete_without_grace, note_removal
 from activities.kubernetes.resources import NODES
 from tenon.apis import labels
 from tenon.ec2.instances.interruption import EVENTS, LEAVES, NoticeKind
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord
-from tenon.kube.timestamps import format_instant
 from tenon.messages.base import ClaimRef
 from tenon.messages.node import Removal
 from tenon.node import cordon
@@ -60,11 +58,7 @@ class InterruptedNodes:
         """
         if node is not None:
             await change(self._kube, NODES, node.name, cordon.cordoned, uid=node.uid)
-        ref = ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid)
-        now = self._now()
-        if kind.failed and (claim.termination_timestamp is None or claim.termination_timestamp > now):
-            await annotate_claim(self._kube, ref, {labels.TERMINATION_TIMESTAMP: format_instant(now)})
-        if not await delete_with_finalizer(self._kube, claim, self._removal(kind)):
+        if not await self._delete(kind, claim):
             return False
         if claim.uid in self._deleted:
             return False  # another message of the same batch was faster
@@ -85,6 +79,12 @@ class InterruptedNodes:
             },
         )
         return True
+
+    async def _delete(self, kind: NoticeKind, claim: ClaimRecord) -> bool:
+        if not kind.failed:
+            return await delete_with_finalizer(self._kube, claim, self._removal(kind))
+        ref = ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid)
+        return await delete_without_grace(self._kube, ref, claim, self._removal(kind), self._now())
 
     async def note(self, kind: NoticeKind, claim: ClaimRecord) -> None:
         """Record the notice on a NodeClaim that leaves already, for the timeline of its node."""

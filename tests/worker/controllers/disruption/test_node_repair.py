@@ -15,7 +15,7 @@ from prometheus_client import REGISTRY
 from activities.kubernetes.errors import ApiUnreachableError
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
-from tenon.kube.decode import decode_node
+from tenon.kube.decode import decode_node, decode_nodeclaim
 from tenon.messages.node import Removal
 from tenon.node.leave_text import recorded
 from tests.activities.node.fake_kube import START, Clock, FakeKube, Recorder, stamp
@@ -51,11 +51,12 @@ class World:
         pool: str = "pool",
         observations: bool = True,
         hold: bool = False,
+        warm: str = "",
         **other: str,
     ) -> None:
         """A node as API server and cache have it; ``other`` are its further conditions.
 
-        ``hold``: its NodeClaim has the annotation do-not-disrupt.
+        ``hold``: its NodeClaim has the annotation do-not-disrupt. ``warm``: the state of a warm node.
         """
         provider = f"aws:///us-west-2a/i-{name}"
         at = stamp(self.now())
@@ -74,12 +75,19 @@ class World:
             return
         meta: dict[str, Any] = {"labels": {labels.NODEPOOL: pool} if pool else {}, "finalizers": ["tenon"]}
         meta["labels"] |= {labels.CAPACITY_TYPE: "spot"}
-        meta["annotations"] = {labels.DO_NOT_DISRUPT: "true"} if hold else {}
+        meta["annotations"] = {labels.DO_NOT_DISRUPT: "true"} if hold else {labels.WARM: warm} if warm else {}
         record = claim(name, node_name=name, meta=meta, status={"imageID": "ami-1"})
         if ("nodeclaims", "", name) not in self.kube.objects:
             self.kube.add(NODECLAIMS, dict(record.body))
             self.cache.publish(record)
         self.cache.publish(decode_node(json.dumps(body).encode()))
+
+    def make_ordinary(self, name: str) -> None:
+        """Make a warm node an ordinary one."""
+        body = self.claim(name)
+        body["metadata"]["annotations"] = {}
+        body["metadata"]["resourceVersion"] = metadata(name)["resourceVersion"]
+        self.cache.publish(decode_nodeclaim(json.dumps(body).encode()))
 
     def claim(self, name: str) -> dict[str, Any]:
         return self.kube.objects["nodeclaims", "", name]
@@ -245,3 +253,40 @@ async def test_a_new_leader_counts_from_the_condition_and_not_from_its_own_start
     with contextlib.suppress(asyncio.CancelledError):
         await task
     assert world.repaired() == ["a"]
+
+
+async def test_a_refused_repair_leaves_the_grace_period_as_it_was() -> None:
+    """The node recovers, and leaves weeks later for another reason, with its grace."""
+    async with watched() as world:
+        for name in "abcde":
+            world.node(name)
+        world.kube.undeletable = {"a"}
+        world.node("a", "Unknown")
+        await asyncio.sleep(HALF_AN_HOUR + 1)
+        assert ("delete", "nodeclaims", "a", "None") in world.kube.calls
+        assert FORCE_AT not in world.claim("a")["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize("state", ["stopped", "starting"])
+async def test_n15_144_a_warm_node_is_repaired_only_once_it_is_an_ordinary_node(state: str) -> None:
+    """Its Node is not Ready because Tenon stopped its instance, and it has no change when the mark goes."""
+    async with watched() as world:
+        for name in "abcd":
+            world.node(name)
+        world.node("e", "Unknown", warm=state)
+        await asyncio.sleep(2 * HALF_AN_HOUR)
+        assert world.repaired() == []
+        world.make_ordinary("e")
+        await asyncio.sleep(BLOCKED_RETRY.total_seconds() + 1)
+        assert world.repaired() == ["e"]
+
+
+async def test_sch104_stopped_warm_nodes_are_not_among_too_many_unhealthy_nodes() -> None:
+    async with watched() as world:
+        for name in "abc":
+            world.node(name, "Unknown", warm="stopped")
+        world.node("d", "Unknown")
+        for name in "efgh":
+            world.node(name)
+        await asyncio.sleep(HALF_AN_HOUR + 1)
+        assert world.repaired() == ["d"]

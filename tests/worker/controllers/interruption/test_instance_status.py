@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 import pytest
@@ -11,8 +11,9 @@ from prometheus_client import REGISTRY
 
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
+from tenon.apis.nodeclaim import REBOOTING
 from tenon.ec2.instances.status import InstanceStatus
-from tenon.kube.decode import decode_node
+from tenon.kube.decode import decode_node, decode_nodeclaim
 from tenon.kube.timestamps import format_instant
 from tenon.messages.node import Removal
 from tenon.node.leave_text import recorded
@@ -38,10 +39,16 @@ class World:
             cast("Any", self.kube), self.recorder, self.cache, "c", lambda: self.statuses, self.limit, lambda: START
         )
 
-    def node(self, number: int, pool: str = "pool", *, joined: bool = True, ready: str = "True") -> str:
-        """A node, in the API server and in the cache; its instance id. Without ``joined`` it has no Node yet."""
+    def node(
+        self, number: int, pool: str = "pool", *, joined: bool = True, ready: str = "True", meta: Any = None
+    ) -> str:
+        """A node, in the API server and in the cache; its instance id. Without ``joined`` it has no Node yet.
+
+        ``meta``: further metadata of its NodeClaim.
+        """
         name = f"{number:017x}"
-        meta = {"labels": {labels.NODEPOOL: pool} if pool else {}, "finalizers": [labels.TERMINATION_FINALIZER]}
+        own = {"labels": {labels.NODEPOOL: pool} if pool else {}, "finalizers": [labels.TERMINATION_FINALIZER]}
+        meta = {**own, **(meta or {})}
         record = claim(name, node_name=name, meta=meta)
         self.kube.add(NODECLAIMS, dict(record.body))
         self.cache.publish(record)
@@ -52,6 +59,16 @@ class World:
             self.kube.add(NODES, body)
             self.cache.publish(decode_node(json.dumps(body).encode()))
         return f"i-{name}"
+
+    def reboots(self, instance: str, status: str, *, since: datetime, is_asked: bool = True) -> None:
+        """Give the NodeClaim the condition Rebooting. With ``is_asked``, EC2 was asked to reboot the instance."""
+        name = instance.removeprefix("i-")
+        body = self.kube.objects["nodeclaims", "", name]
+        rebooting = {"type": REBOOTING, "status": status, "lastTransitionTime": format_instant(since)}
+        body["status"]["conditions"] = [rebooting]
+        body["metadata"]["annotations"] = {labels.REBOOT_PRE_BOOT_ID: "b1"} if is_asked else {}
+        body["metadata"]["resourceVersion"] = metadata(name)["resourceVersion"]
+        self.cache.publish(decode_nodeclaim(json.dumps(body).encode()))
 
     async def impair(self, *instances: str) -> None:
         """Let the system status check of these instances fail for long, and look."""
@@ -208,3 +225,65 @@ async def test_instances_of_others_are_left_alone() -> None:
     world.statuses = [InstanceStatus("i-0123456789abcdef0", system_impaired_since=LONG_AGO)]
     await world.controller.reconcile(())
     assert world.kube.calls == []
+
+
+async def test_aws146_n15_162_a_reboot_that_tenon_asked_for_has_its_time_to_recover() -> None:
+    """EC2's instance check fails while the machine boots, and for a while after its Node is Ready."""
+    world = World()
+    node = world.node(1)
+    world.statuses = [InstanceStatus(node, instance_impaired_since=LONG_AGO, system_impaired_since=LONG_AGO)]
+    world.reboots(node, "True", since=LONG_AGO)
+    await world.controller.reconcile(())
+    assert world.ended() == set()
+    world.reboots(node, "False", since=START - timedelta(seconds=119))
+    await world.controller.reconcile(())
+    assert world.ended() == set(), "the check lags behind the Node"
+    world.reboots(node, "False", since=START - timedelta(seconds=120))
+    await world.controller.reconcile(())
+    assert world.ended() == {node}
+
+
+async def test_aws146_a_failing_node_leaves_while_the_drain_before_its_reboot_goes_on() -> None:
+    """That drain may have no limit, and EC2 was not asked to reboot yet."""
+    world = World()
+    node = world.node(1)
+    world.reboots(node, "True", since=LONG_AGO, is_asked=False)
+    await world.impair(node)
+    assert world.ended() == {node}
+
+
+async def test_aws147_a_scheduled_event_of_an_instance_that_reboots_ends_its_node() -> None:
+    world = World()
+    node = world.node(1)
+    world.statuses = [InstanceStatus(node, instance_impaired_since=LONG_AGO, events=("retirement",))]
+    world.reboots(node, "True", since=LONG_AGO)
+    await world.controller.reconcile(())
+    assert [why.reason for why in recorded((await world.claim_of(node))["annotations"])] == ["event_status"]
+
+
+@pytest.mark.parametrize("before", [None, "2027-01-01T00:00:00Z"])
+async def test_aws146_a_refused_deletion_leaves_the_grace_period_as_it_was(before: str | None) -> None:
+    """The check recovers, and the node leaves weeks later for another reason, with its grace."""
+    world = World()
+    sick = world.node(1, meta={"annotations": {labels.TERMINATION_TIMESTAMP: before} if before else {}})
+    world.kube.undeletable = {sick.removeprefix("i-")}
+    await world.impair(sick)
+    claim_of = await world.claim_of(sick)
+    assert "deletionTimestamp" not in claim_of
+    assert recorded(claim_of["annotations"]) == ()
+    assert claim_of["annotations"].get(labels.TERMINATION_TIMESTAMP) == before
+
+
+async def test_aws146_sch104_a_stopped_warm_node_is_unhealthy_only_if_its_check_fails() -> None:
+    """Its Node is not Ready because Tenon stopped its instance."""
+    world = World()
+    sick, *_ = [world.node(number) for number in range(4)]
+    warm = world.node(4, ready="Unknown", meta={"annotations": {labels.WARM: "stopped"}})
+    world.statuses = [
+        InstanceStatus(sick, system_impaired_since=LONG_AGO),
+        InstanceStatus(warm, system_impaired_since=START),
+    ]
+    await world.controller.reconcile(())
+    assert world.ended() == set()
+    await world.impair(sick)
+    assert world.ended() == {sick}

@@ -112,8 +112,10 @@ def cluster() -> tuple[Cache, Server]:
     return cache, server
 
 
-def add_node(cache: Cache, name: str, revision: str, *conditions: dict[str, str]) -> None:
-    metadata = {"labels": {labels.NODEPOOL: "default"}, "annotations": {labels.REVISION: revision}}
+def add_node(cache: Cache, name: str, revision: str, *conditions: dict[str, str], warm: str = "") -> None:
+    """Add an initialized node. ``warm``: the state of a warm node."""
+    annotations = {labels.REVISION: revision, **({labels.WARM: warm} if warm else {})}
+    metadata = {"labels": {labels.NODEPOOL: "default"}, "annotations": annotations}
     cache.claims.on_event(name, claim(name, meta=metadata, node_name=name, initialized="2026-11-23T11:00:00Z"))
     cache.nodes.on_event(name, node(name, conditions=conditions))
 
@@ -225,6 +227,33 @@ async def test_what_is_seen_of_a_node() -> None:
     assert observed.faults == {"StorageReady=False"}
     assert {(pod.name, pod.placed.minute) for pod in observed.waiting_pods} == {("ns/slow", 30), ("ns/agent", 31)}
     assert (observed.node.revision, observed.node.initialized, observed.node_name) == ("r", True, "a")
+
+
+@pytest.mark.parametrize(("state", "counts"), [("filling", True), ("stopped", False), ("starting", False)])
+async def test_faults_of_a_warm_node_count_only_while_its_instance_runs(state: str, counts: bool) -> None:
+    """Otherwise its Node, which is not Ready, and the pods of DaemonSets there would excuse those of new nodes."""
+    cache, server = cluster()
+    server.put()
+    leader = Leader(cache, server)
+    (settled,) = (await leader.advance()).pools
+    add_node(cache, "a", settled.current)
+    add_node(cache, "w", settled.current, {"type": "StorageReady", "status": "Unknown"}, warm=state)
+    agent = running("agent", "w", since="2026-11-20T00:00:00Z", meta=owned_by("DaemonSet", "agent"))
+    cache.pods.on_event(agent.key, agent)
+    server.user_data("echo 1")
+    (begun,) = (await leader.advance(settled, uid="1")).pools
+    assert begun.before is not None
+    assert begun.before.faults == (["StorageReady=Unknown"] if counts else [])
+    assert begun.before.unready_owners == (["agent"] if counts else [])
+
+
+@pytest.mark.parametrize(("state", "is_warm"), [("", False), ("filling", True), ("stopped", True), ("starting", False)])
+async def test_a_warm_node_is_an_ordinary_one_once_it_starts_for_pods(state: str, is_warm: bool) -> None:
+    cache, server = cluster()
+    server.put()
+    add_node(cache, "w", "r", warm=state)
+    (observed,) = Leader(cache, server).view.nodes_of("default")
+    assert observed.node.warm is is_warm
 
 
 async def test_a_rollout_that_was_made_again_begins_anew_and_one_that_is_gone_ends() -> None:
