@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -17,6 +17,8 @@ from activities.disruption.move_messages import MoveMessages
 from activities.disruption.situation_source import SituationSource
 from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.solving import Limit
+from tenon.apis.nodepool import NodePool
+from tenon.apis.reasons import Reason
 from tenon.disruption.validation import Validation, changed_pool, validated
 from tenon.evolve import evolve
 from tenon.messages.disruption import DisruptionCommand, OpenCommand, StepResult
@@ -64,7 +66,7 @@ class MoveValidator:
         if validation.is_full and command.approval is not None:
             return StepResult(waits=validation.why)
         if not (validation.why or validation.instead) and command.approval is not None:
-            validation = Validation(changed_pool(command, self._view.node_pools()))
+            validation = Validation(changed_pool(command, self._launching_pools(command)))
         if validation.instead is None:
             if validation.why:
                 metrics.FAILED_VALIDATIONS.labels(command.consolidation_type).inc()
@@ -82,3 +84,11 @@ class MoveValidator:
         message = await asyncio.to_thread(partial(messages.of, validation.instead, ident=command.id))
         self._situations.has_other_replacements(message)
         return StepResult(instead=evolve(message, leaves_from=command.leaves_from, approval=command.approval))
+
+    def _launching_pools(self, command: DisruptionCommand) -> Sequence[NodePool]:
+        """The NodePools, each in the version that the command's replacements get, as `Supply.of` chooses it."""
+        pools = self._view.node_pools()
+        if command.reason != Reason.DRIFTED:
+            return pools
+        own_pool = command.candidates[0].pool
+        return [*pools, *(pool for pool in self._view.wave_pools() if pool.metadata.name == own_pool)]

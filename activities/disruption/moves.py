@@ -35,6 +35,7 @@ from tenon.disruption.methods import moving_methods
 from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.gates import NO_GATES, DecisionGates
 from tenon.disruption.nodes import ManagedNode
+from tenon.disruption.rules.approvals import why_refused
 from tenon.disruption.search.size_limits import MAX_OPEN, how_many_fit
 from tenon.disruption.situation import Situation
 from tenon.disruption.validation import still_allowed
@@ -90,6 +91,8 @@ class MoveFinder:
         self._free_memory = free_memory
         self._decisions = decisions
         self._memory = PassMemory()
+        self._refused: Mapping[str, DisruptionBlocked] = {}
+        """By NodeClaim, why the refusal of a command keeps it."""
         self._pass: asyncio.Task[list[DisruptionCommand]] | None = None
         self._limit: Limit | None = None
 
@@ -110,6 +113,7 @@ class MoveFinder:
             nodes: all nodes.
             open_commands: the open and the failed commands, by NodeClaim.
         """
+        self._refused = why_refused(open_commands)
         if self._pass is not None or not self._pace.is_due() or len(open_commands) >= MAX_OPEN:
             return self._pass
         outline = self._memory.added_to(self._situations.outline(nodes, open_commands))
@@ -123,8 +127,8 @@ class MoveFinder:
         return self._memory.cursor
 
     def why_blocked(self) -> Mapping[str, DisruptionBlocked]:
-        """By NodeClaim, why it cannot leave although it should, each in a clause."""
-        return self._memory.why_blocked
+        """By NodeClaim, why it cannot leave although it should, each in a clause. Events do not say the refusals."""
+        return {**self._memory.why_blocked, **self._refused}
 
     def resume(self, cursor: PassCursor) -> None:
         """Go on where the passes of an earlier leader ended."""

@@ -116,6 +116,8 @@ class Shadow:
             self.model = restored(node_texts, places, changes.present, totals, now)
             self.totals = totals
             self.theirs = Theirs(totals.theirs)
+            last = totals.ledger.last
+            self.theirs.go_on(self.observed.claims(), changes.present, last.at if last is not None else 0.0)
         else:
             self.store.clear()
             nodes, node_of = self.observed.begin(now)

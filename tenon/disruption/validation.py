@@ -21,18 +21,19 @@ from tenon.disruption.methods import drift, has_cause, repair
 from tenon.disruption.methods.approved_consolidation import priced_again
 from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.repair.policies import RepairAction
-from tenon.disruption.rules.blockers import FROZEN, Hold, holds
+from tenon.disruption.rules.blockers import FROZEN, ROLLOUT, Hold, holds
 from tenon.disruption.rules.pool_budgets import PoolBudgets, is_counted
 from tenon.disruption.rules.unhealthy import repair_of
-from tenon.disruption.search.rescheduling import Rescheduler, is_complete, nodes_in_commands
+from tenon.disruption.search.rescheduling import Rescheduler, is_complete, nodes_in_commands, serves
 from tenon.disruption.search.terminate_first import StaticReplacements, plan_after_leaving
 from tenon.disruption.situation import Situation
 from tenon.kube.requirements import Requirements
 from tenon.messages.base import REBOOT
 from tenon.messages.disruption import DisruptionCandidate, DisruptionCommand, Replacement
 from tenon.resources import NODES, Resources, add
+from tenon.rollout.versions import PoolPhase
 from tenon.scheduling.deadline import Expired, never
-from tenon.scheduling.model import Plan, PlannedClaim
+from tenon.scheduling.model import Plan
 from tenon.sentences import counted
 
 STARTS_FIRST = "its replacement can start before it leaves"
@@ -49,7 +50,7 @@ class Validation:
     why: str = ""
     instead: Command | None = None
     is_full: bool = False
-    """Whether only budgets, disruption windows or freezes forbid it, so that it may start later."""
+    """Whether only budgets, disruption windows, freezes or waves forbid it, so that it may start later."""
 
 
 def validated(command: DisruptionCommand, situation: Situation, expired: Expired = never) -> Validation:
@@ -102,13 +103,23 @@ def _why_frozen_empty(command: DisruptionCommand, situation: Situation) -> str:
     for node in situation.nodes:
         if node.empty and uids.get(node.claim) == node.uid and has_cause(node, situation, Reason.EMPTY):
             keeping = holds(node, situation, Reason.EMPTY)
-            if _is_only_frozen(keeping):
+            if _may_start_later(keeping):
                 return keeping[0].why
     return ""
 
 
-def _is_only_frozen(keeping: Sequence[Hold]) -> bool:
-    return bool(keeping) and all(hold.blocker.name == FROZEN for hold in keeping)
+def _may_start_later(keeping: Sequence[Hold]) -> bool:
+    """Whether only a freeze keeps a node, or a rollout whose next wave may have it.
+
+    A wave has no nodes while a freeze holds or its windows are closed, and until the rollout notices that this is over.
+    """
+    return bool(keeping) and all(hold.blocker.name == FROZEN or _waits_for_wave(hold) for hold in keeping)
+
+
+def _waits_for_wave(hold: Hold) -> bool:
+    if hold.blocker.name != ROLLOUT:
+        return False
+    return hold.situation.rollouts[hold.node.pool].phase is PoolPhase.PROGRESSING
 
 
 def _check_candidates(command: DisruptionCommand, situation: Situation, rescheduler: Rescheduler) -> Validation:
@@ -122,12 +133,12 @@ def _check_candidates(command: DisruptionCommand, situation: Situation, reschedu
         if node is None or node.uid != candidate.uid:
             return Validation(f"NodeClaim {candidate.claim} is gone")
         keeping = holds(node, situation, reason)
-        is_frozen = _is_only_frozen(keeping)
-        if why := _why_not(node, reason, candidate, situation, () if is_frozen else keeping):
+        is_later = _may_start_later(keeping)
+        if why := _why_not(node, reason, candidate, situation, () if is_later else keeping):
             return Validation(f"NodeClaim {candidate.claim}: {why}")
         if rescheduler.detail(candidate.claim) is None:
             return Validation(f"the Node of NodeClaim {candidate.claim} is gone")
-        if is_frozen:
+        if is_later:
             full = full or f"NodeClaim {candidate.claim}: {keeping[0].why}"
         elif not budgets.take_for(node):
             full = full or _why_full(budgets, candidate.pool)
@@ -161,7 +172,8 @@ def _check(
     if len(plan.claims) > len(command.replacements):
         needed = counted(len(plan.claims), "new node")
         return f"its pods need {needed} instead of {len(command.replacements) or 'none'}", plan
-    if not _serves(command.replacements, plan.claims):
+    listed = [(replacement.pool, _types(replacement)) for replacement in command.replacements]
+    if not serves(listed, plan.claims):
         return "its pods need other instance types than its replacements", plan
     # What was planned before a person approved it may be days old: prices, names of pods, the template of the NodePool.
     must_pay = traits_of(command.reason).counts_savings
@@ -213,7 +225,7 @@ def _leaves_room(plan: Plan, situation: Situation) -> bool:
 def changed_pool(command: DisruptionCommand, pools: Iterable[NodePool]) -> str:
     """Return that a NodePool has changed since the replacements were planned, in a clause; empty if none has.
 
-    Nodes of an earlier template would drift at once.
+    Nodes of an earlier template would drift at once. ``pools``: of several versions of a NodePool, the last one counts.
     """
     hashes = {pool.metadata.name: nodepool_hash(pool) for pool in pools}
     for replacement in command.replacements:
@@ -260,28 +272,6 @@ def still_allowed(commands: Iterable[DisruptionCommand], situation: Situation) -
 
 def _claims(commands: Iterable[DisruptionCommand]) -> frozenset[str]:
     return frozenset(candidate.claim for command in commands for candidate in command.candidates)
-
-
-def _serves(replacements: Iterable[Replacement], claims: Iterable[PlannedClaim]) -> bool:
-    """Whether each planned NodeClaim has a replacement of its own that is one of its instance types for certain.
-
-    It takes the first one that serves, so it may say no although another choice would serve all.
-    """
-    unmatched_replacements = [(replacement.pool, _types(replacement)) for replacement in replacements]
-    for claim in sorted(claims, key=lambda claim: len(claim.instance_types)):  # the one with the least choice first
-        types = set(claim.instance_types)
-        serving = next(
-            (
-                replacement
-                for replacement in unmatched_replacements
-                if replacement[0] == claim.pool and replacement[1] is not None and replacement[1] <= types
-            ),
-            None,
-        )
-        if serving is None:
-            return False
-        unmatched_replacements.remove(serving)
-    return True
 
 
 def _types(replacement: Replacement) -> frozenset[str] | None:

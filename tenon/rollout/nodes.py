@@ -25,3 +25,5 @@ class PoolNode:
     """When its deletion was requested; None if it was not, or if that is not known."""
     blocked: str = ""
     """Why it cannot leave now, in a clause; empty if nothing is known to keep it."""
+    warm: bool = False
+    """Whether its NodePool keeps it as a warm node. One that starts for pods is an ordinary node already."""

@@ -169,13 +169,14 @@ def _advance_waves(progress: PoolProgress, spec: NodeRolloutSpec, observed: Obse
         approved = ended.approved if following.segment == wave.segment else []
         ended = evolve(ended, segment=following.segment, wave=following.index, approved=approved)
         return _begin_wave(ended, spec, observed, nodes, now)
-    if not any(node.outdated and not node.lingers for node in nodes):
+    every_node = _as_rollout_nodes(ended, observed.nodes, now)
+    if not any(node.outdated and not node.lingers for node in every_node):
         return evolve(settled(ended), current=progress.target, message="all waves passed")
-    # All launches have the new version from now on, and what was launched meanwhile is replaced.
+    # All launches have the new version from now on. Warm nodes, and what was launched meanwhile, are replaced.
     last = len(spec.strategy.waves)
     approved = [*ended.approved, last]
     ended = evolve(ended, current=progress.target, segment="", wave=last - 1, approved=approved, passed=True)
-    return _begin_wave(ended, spec, observed, nodes, now)
+    return _begin_wave(ended, spec, observed, _rollout_nodes(ended, observed, now), now)
 
 
 def _state_of_wave(
@@ -193,10 +194,14 @@ def _state_of_wave(
 
 
 def _rollout_nodes(progress: PoolProgress, observed: Observation, now: datetime) -> list[RolloutNode]:
-    """Return the nodes that waves are counted over. Without a new version, those that need no replacement are none."""
-    nodes = [_as_rollout_node(progress, node, lingers=lingers(node, now)) for node in observed.nodes]
+    """Return the nodes that waves are counted over. Without a new version, those that need no replacement are none.
+
+    Before a new version has passed, warm nodes are none either: nothing runs there that could show a fault, and what is
+    bought in place of one that leaves has the version before.
+    """
     if progress.target != progress.current:
-        return nodes
+        return _as_rollout_nodes(progress, [node for node in observed.nodes if not node.warm], now)
+    nodes = _as_rollout_nodes(progress, observed.nodes, now)
     return [
         node
         for node in nodes
@@ -266,6 +271,10 @@ def _go_back(progress: PoolProgress, spec: NodeRolloutSpec, observed: Observatio
 
 def _held_claims(progress: PoolProgress) -> list[str]:
     return [held_node.claim for held_node in progress.held_nodes]
+
+
+def _as_rollout_nodes(progress: PoolProgress, nodes: Sequence[PoolNode], now: datetime) -> list[RolloutNode]:
+    return [_as_rollout_node(progress, node, lingers=lingers(node, now)) for node in nodes]
 
 
 def _as_rollout_node(progress: PoolProgress, node: PoolNode, *, lingers: bool = False) -> RolloutNode:

@@ -36,6 +36,24 @@ class Theirs:
     _moved: set[str] = field(default_factory=set)
     """UIDs of the pods that were counted and exist."""
 
+    def go_on(self, claims: Iterable[ClaimRecord], pods: Iterable[LivePod], counted_until: float) -> None:
+        """Take note of what was counted before a restart and has not ended yet.
+
+        Args:
+            claims: all NodeClaims of NodePools.
+            pods: all pods that need a node.
+            counted_until: the last time that `observe` was called, in seconds since the epoch.
+        """
+        for claim in claims:
+            if claim.deleted_at is not None and (since := claim.deleted_at.timestamp()) <= counted_until:
+                self._leaving[claim.name] = since
+        for live in pods:
+            deletion = live.record.deletion
+            if deletion is not None and live.node_leaves:
+                began = deletion.end.timestamp() - deletion.grace_seconds
+                if began <= counted_until:
+                    self._moved.add(live.uid)
+
     def observe(
         self, claims: Iterable[ClaimRecord], pods: Iterable[LivePod], evicted: Iterable[PodRecord], now: float
     ) -> list[tuple[str, str, str]]:

@@ -129,6 +129,38 @@ def test_a_restart_goes_on_where_it_was(watched: Watched) -> None:
     assert not watched.shadow.model.faults()
 
 
+def test_a_restart_counts_nothing_again(watched: Watched) -> None:
+    """A node that leaves and a pod that ends were counted, and a spot node must not be interrupted twice."""
+    watched.begin()
+    watched.pass_time(200)
+    watched.node("a", leaves="Underutilized")
+    watched.pod("web-1", "a", ends=True)
+    watched.pass_time(2)
+    before = report(watched)["disturbance"]["karpenter"]
+    assert before == {"podsMoved": 1, "nodesRemoved": 1, "byReason": {"Underutilized": 1}}
+    watched.restart()
+    watched.pass_time(2)
+    watched.no_pod("web-1")
+    watched.pass_time(2)
+    assert report(watched)["disturbance"]["karpenter"] == before
+    watched.now += 1800
+    watched.no_node("a")
+    watched.pass_time(2)
+    assert watched.shadow.theirs.drain_seconds == pytest.approx(1808), "it began to leave before the restart"
+
+
+def test_a_node_that_left_while_nothing_watched_counts(watched: Watched) -> None:
+    watched.begin()
+    watched.pass_time(200)
+    watched.shadow.save()
+    watched.now += 30
+    watched.node("a", leaves="Underutilized")
+    watched.now += 30
+    watched.go_on()
+    watched.pass_time(2)
+    assert report(watched)["disturbance"]["karpenter"]["byReason"] == {"Underutilized": 1}
+
+
 def test_a_state_of_another_cluster_is_not_used(watched: Watched) -> None:
     watched.begin()
     watched.pass_time(200)

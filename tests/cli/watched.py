@@ -64,8 +64,12 @@ class Watched:
         return self.shadow.begin()
 
     def restart(self) -> str:
-        """Save, and begin again as another process does: all pods are new to it."""
+        """Save, and begin again as another process does."""
         self.shadow.save()
+        return self.go_on()
+
+    def go_on(self) -> str:
+        """Begin again with what was saved: all pods are new."""
         self.shadow.store.close()
         for record in self.observed.cache.pods:
             self.observed._pod_changed(record.key, None, record)

@@ -15,7 +15,7 @@ from datetime import datetime
 
 from tenon.apis.approvals import ApprovalRule
 from tenon.apis.reasons import Reason
-from tenon.disruption.decision import Candidate, Command
+from tenon.disruption.decision import Candidate, Command, DisruptionBlocked
 from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.pool_policy import PoolPolicy
 from tenon.disruption.situation import AskedApproval, Situation
@@ -152,9 +152,22 @@ def why_asked(node: ManagedNode, situation: Situation) -> str:
     """Return what a person is asked or has answered about a node, in a clause."""
     asked_approval = situation.approvals[node.claim]
     if asked_approval.refused:
-        until = f" until {time_text(asked_approval.until)}" if asked_approval.until is not None else ""
-        return f"it is left alone{until}, because {asked_approval.refused} (command {asked_approval.command})"
+        return _refusal(asked_approval)
     return approval_text(asked_approval.reason.snake_case, asked_approval.command, asked_approval.since)
+
+
+def _refusal(asked_approval: AskedApproval) -> str:
+    until = f" until {time_text(asked_approval.until)}" if asked_approval.until is not None else ""
+    return f"it is left alone{until}, because {asked_approval.refused} (command {asked_approval.command})"
+
+
+def why_refused(open_commands: Mapping[str, OpenCommand]) -> dict[str, DisruptionBlocked]:
+    """Return by NodeClaim why a refusal keeps it. One whose command waits for an answer is not among them."""
+    return {
+        claim: DisruptionBlocked(f"a command ({asked_approval.reason.snake_case}) removes it", _refusal(asked_approval))
+        for claim, asked_approval in approvals_of(open_commands).items()
+        if asked_approval.refused
+    }
 
 
 def refused_until(node: ManagedNode, situation: Situation) -> datetime | None:

@@ -380,6 +380,8 @@ def _version_is_missing(node: ManagedNode, situation: Situation) -> bool:
 
 FROZEN = "frozen"
 """The name of the blocker that a DisruptionFreeze is, which ends by itself or by the hand that made it."""
+ROLLOUT = "rollout"
+"""The name of the blocker that a NodeRollout is for nodes which no wave has reached."""
 PROTECTED = "protected"
 """The name of the blocker that an annotation of the node is."""
 POD = "pod"
@@ -520,7 +522,7 @@ BLOCKERS = (
         is_final=True,
     ),
     Blocker(
-        "rollout",
+        ROLLOUT,
         frozenset({Reason.DRIFTED}),
         _waits_for_wave,
         lambda node, situation: situation.rollouts[node.pool].why_not(),

@@ -215,6 +215,32 @@ def is_complete(plan: Plan) -> bool:
     return not plan.unschedulable and not plan.unreached
 
 
+def serves(replacements: Iterable[tuple[str, frozenset[str] | None]], claims: Iterable[PlannedClaim]) -> bool:
+    """Whether each planned NodeClaim has a replacement of its own that is one of its instance types for certain.
+
+    It takes the first one that serves, so it may say no although another choice would serve all.
+
+    Args:
+        replacements: the NodePool of each, and the types that EC2 may choose; None if nothing lists them.
+        claims: the planned NodeClaims.
+    """
+    unmatched_replacements = list(replacements)
+    for claim in sorted(claims, key=lambda claim: len(claim.instance_types)):  # the one with the least choice first
+        types = set(claim.instance_types)
+        serving = next(
+            (
+                (pool, listed)
+                for pool, listed in unmatched_replacements
+                if pool == claim.pool and listed is not None and listed <= types
+            ),
+            None,
+        )
+        if serving is None:
+            return False
+        unmatched_replacements.remove(serving)
+    return True
+
+
 def _that_matter(problem: Problem) -> Sequence[Node]:
     """Return the nodes without those that cannot affect the plan: full ones, if there are no rules between pods.
 

@@ -10,7 +10,10 @@ from activities.disruption.move_events import TASK
 from activities.disruption.repair_policies import RepairPolicies
 from activities.disruption.repair_source import no_repair, stated_repair
 from tenon.disruption.decision import BalancedVerdict, DisruptionBlocked
+from tenon.evolve import evolve
 from tenon.kube.records import NodeCondition
+from tenon.kube.timestamps import time_text
+from tenon.messages.disruption import OpenCommand
 from tests.activities.disruption.move_setting import Setting, scripted
 from tests.activities.provisioning.fake_view import START
 
@@ -82,3 +85,21 @@ async def test_evt02_a_move_that_balanced_approved_says_its_score() -> None:
         ("Node", "node-a", "ConsolidationApproved", f"score 0.80 >= threshold 0.50 {of_node}"),
         ("NodePool", "default", "ConsolidationApproved", f"score 2.00 >= threshold 0.50 {of_pool}"),
     ]
+
+
+async def test_a_rollout_hears_which_nodes_a_refusal_keeps_and_events_do_not() -> None:
+    """Other nodes are tried in their place. A node whose command waits for an answer keeps its place in the wave."""
+    at = Setting("a", "b", methods=[scripted()])
+    waiting = OpenCommand(
+        command="drifted-1", reason="Drifted", pool="default", until=START, since=START, awaits_approval=True
+    )
+    refused = evolve(waiting, command="drifted-2", awaits_approval=False, postponed=True, refused="ann refused it")
+    at.finder.start(at.view.managed, {"a": waiting, "b": refused})
+    assert at.finder.why_blocked()["b"].why == (
+        f"it is left alone until {time_text(START)}, because ann refused it (command drifted-2)"
+    )
+    assert set(at.finder.why_blocked()) == {"b"}
+    assert at.recorder.events == []
+    at.finder.start(at.view.managed, {"a": waiting})
+    assert at.finder.why_blocked() == {}, "the refusal is over"
+    at.finder.close()

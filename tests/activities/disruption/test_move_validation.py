@@ -12,6 +12,7 @@ from temporalio.exceptions import ApplicationError
 from activities.disruption import move_validation
 from activities.disruption.disrupting import Disruptor
 from tenon.apis import labels
+from tenon.apis.hashing import nodepool_hash
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands.command_messages import to_message
 from tenon.disruption.decision import Candidate
@@ -33,7 +34,7 @@ from tenon.record.origin import Origin
 from tenon.scheduling.model import PlannedClaim
 from tests.activities.disruption.counting import PREFIX, counted
 from tests.activities.disruption.move_setting import Setting, command, scripted
-from tests.activities.provisioning.fake_view import START
+from tests.activities.provisioning.fake_view import START, node_pool
 from tests.tenon.scheduling.builders import CATALOG, pod
 
 
@@ -104,6 +105,26 @@ async def test_dis03_a_drift_command_takes_other_replacements_under_its_own_id(m
     ] == [changed_disruption_command.id] * 2
     assert len({replacement.name for replacement in result.instead.replacements}) == 2
     assert counted(name, consolidation_type="") == before
+
+
+async def test_an_approved_replacement_of_a_wave_has_the_version_of_the_wave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only of a static NodePool: others get a plan of now. What launches otherwise is the version that passed."""
+    at, passed = Setting("a"), node_pool()
+    template = evolve(
+        passed.spec.template, metadata=evolve(passed.spec.template.metadata, labels={"example.com/version": "new"})
+    )
+    target = evolve(passed, spec=evolve(passed.spec, template=template))
+    at.view.pools, at.view.waves = [passed], [target]
+    monkeypatch.setattr(move_validation, "validated", lambda *_: Validation())
+    annotations = {labels.NODEPOOL_HASH: nodepool_hash(target)}
+    replacement = Replacement(name="r", pool="default", body={"metadata": {"annotations": annotations}})
+    drift = replace(command("a", reason=Reason.DRIFTED, kind=""), approve_within=timedelta(days=1))
+    of_wave = to_message(drift, replacements=[replacement])
+    changed = "NodePool default has changed since the command was decided"
+    assert (await at.validator.validate(of_wave, {})).failure == ""
+    assert (await at.validator.validate(evolve(of_wave, reason="Underutilized"), {})).failure == changed
+    at.view.waves = []
+    assert (await at.validator.validate(of_wave, {})).failure == changed, "the wave was taken back meanwhile"
 
 
 async def test_the_record_says_the_cheapest_type_of_a_replacement_whatever_its_name(

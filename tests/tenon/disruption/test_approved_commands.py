@@ -17,6 +17,7 @@ from tenon.disruption.situation import Situation
 from tenon.disruption.validation import Validation, changed_pool, validated, validated_empty
 from tenon.evolve import evolve
 from tenon.messages.disruption import DisruptionCommand, Replacement
+from tenon.rollout.versions import PoolPhase, PoolRollout
 from tests.activities.provisioning.fake_view import node_pool
 from tests.tenon.disruption.approval_setting import SMALL, decided, drifted_cluster, nodes_of
 from tests.tenon.disruption.clusters import Cluster, NodeSpec, PodSpec, PoolSpec, situation
@@ -151,6 +152,25 @@ def test_an_approved_command_waits_for_the_end_of_a_freeze() -> None:
     (claim,) = nodes_of(command)
     protected = [replace(node, protected_by="Node") if node.claim == claim else node for node in state.nodes]
     assert not validated(message, frozen(replace(state, nodes=protected))).is_full
+
+
+@pytest.mark.parametrize(
+    ("phase", "is_waiting"), [(PoolPhase.PROGRESSING, True), (PoolPhase.PAUSED, False), (PoolPhase.HALTED, False)]
+)
+@pytest.mark.parametrize("is_frozen", [True, False])
+def test_an_approved_command_waits_until_its_wave_goes_on(phase: PoolPhase, is_waiting: bool, is_frozen: bool) -> None:
+    """While a freeze holds or a window is closed, and until the rollout has noticed the end, no node is in a wave."""
+    state = drifted_cluster(2, approve="Drifted", budgets=[{"nodes": "1"}])
+    (command,) = decided(state).commands
+    assert state.model is not None
+    message = to_message(command, details=state.model.details)
+    rollout_state = replace(state, rollouts={"default": PoolRollout("nodes", "default", "old", "new", phase)})
+    validation = validated(message, frozen(rollout_state) if is_frozen else rollout_state)
+    assert validation.is_full is is_waiting
+    assert ("is frozen by" if is_frozen else "NodeRollout nodes is") in validation.why
+    (claim,) = nodes_of(command)
+    protected = [replace(node, protected_by="Node") if node.claim == claim else node for node in rollout_state.nodes]
+    assert not validated(message, frozen(replace(rollout_state, nodes=protected))).is_full
 
 
 def test_an_approved_command_for_empty_nodes_waits_for_the_end_of_a_freeze() -> None:

@@ -50,10 +50,10 @@ class Fleet:
         for _ in range(self.count):
             self.launch("old")
 
-    def launch(self, revision: str) -> None:
+    def launch(self, revision: str, *, warm: bool = False) -> None:
         self.launched += 1
         name = f"web-{self.launched:04}"
-        self.nodes[name] = PoolNode(name, f"zone-{self.launched % 3}", self.now, revision)
+        self.nodes[name] = PoolNode(name, f"zone-{self.launched % 3}", self.now, revision, warm=warm)
 
     def look(self) -> PoolProgress:
         nodes = list(self.nodes.values())
@@ -70,7 +70,11 @@ class Fleet:
             if (node := self.nodes.get(claim)) is not None and node.blocked:
                 continue
             self.touched.add(claim)
-            if self.nodes.pop(claim, None) is not None:
+            if (node := self.nodes.pop(claim, None)) is None:
+                continue
+            if node.warm:  # it has no pods, so nothing replaces it, and the controller of warm nodes buys another one
+                self.launch(progress.current, warm=True)
+            else:
                 self.launch(progress.target if progress.phase == "Progressing" else progress.current)
         self.now += timedelta(minutes=1)
 

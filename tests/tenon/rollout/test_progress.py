@@ -230,3 +230,46 @@ def test_every_rollout_ends_and_never_touches_too_many(
     fleet.run("RolledBack" if bad else "Settled")
     assert fleet.versions() == {"old" if bad else "new": count}
     assert fleet.most_leaving <= share(most, count)
+
+
+@pytest.mark.parametrize("order", ["Fleet", "Zone"])
+def test_warm_nodes_get_a_version_once_it_has_passed(order: str) -> None:
+    """What is bought in the place of one that leaves earlier has the version before, and would be replaced again."""
+    fleet = Fleet(spec(strategy={"order": order}), count=20)
+    for _ in range(4):
+        fleet.launch("old", warm=True)
+    launched = fleet.launched
+    changed(fleet)
+    warm = {name for name, node in fleet.nodes.items() if node.warm}
+    for _ in fleet.until(lambda progress: progress.current == "new"):
+        if fleet.progress.current == "old":
+            assert warm <= set(fleet.nodes)
+        else:
+            assert fleet.versions()["new"] >= 20, "all others have it"
+    fleet.run("Settled")
+    assert fleet.versions() == {"new": 24}
+    assert fleet.launched - launched == 24, "each is replaced once"
+    assert fleet.progress.message == "all waves passed", "no other rollout begins for the warm nodes"
+
+
+def test_warm_nodes_without_others_are_replaced_once() -> None:
+    fleet = Fleet(spec(), count=0)
+    for _ in range(4):
+        fleet.launch("old", warm=True)
+    changed(fleet)
+    fleet.run("Settled")
+    assert fleet.versions() == {"new": 4}
+    assert fleet.launched == 8
+
+
+def test_warm_nodes_that_drifted_without_a_new_version_leave_in_waves() -> None:
+    """What is bought in their place has the version that all have."""
+    fleet = Fleet(spec(), count=0)
+    for _ in range(4):
+        fleet.launch("old", warm=True)
+    fleet.look()
+    fleet.nodes = {name: replace(node, drifted=True) for name, node in fleet.nodes.items()}
+    fleet.step()
+    fleet.run("Settled")
+    assert fleet.launched == 8
+    assert not any(node.drifted for node in fleet.nodes.values())
