@@ -79,6 +79,8 @@ def remember(
     ``started``: when the command started. Commands that ran at the same time as one that is remembered count as one
     with it, because it was not known yet that they would fall short.
     """
+    if not saving.predicted:
+        return before  # it only freed places in capacity reservations
     if saving.reached >= saving.predicted * FELL_SHORT:
         return None
     if before is None or is_forgotten(before, now):

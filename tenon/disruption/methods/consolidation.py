@@ -19,7 +19,7 @@ from tenon.disruption.nodes import ManagedNode, NodeDetail
 from tenon.disruption.rules.approvals import consolidation_rules, needed_by_waiting
 from tenon.disruption.rules.consolidatable import takes_pods
 from tenon.disruption.rules.pool_budgets import PoolBudgets
-from tenon.disruption.search.consolidation_price import LEAST_SAVING, PriceRule
+from tenon.disruption.search.consolidation_price import LEAST_SAVING, PriceRule, is_reserved
 from tenon.disruption.search.consolidation_search import search
 from tenon.disruption.search.least_saving import LeastSavings
 from tenon.disruption.search.move_planner import MoveTerms
@@ -256,6 +256,8 @@ def explain(move: Move, details: Mapping[str, NodeDetail], scores: Mapping[str, 
     saving = f"Saves {per_hour(move.expected)}"
     if plan.claims:
         saving += f", at least {per_hour(move.guaranteed_saving)} if EC2 launches more expensive types"
+    elif is_reserved(details.values()):
+        saving = f"Frees {counted(len(leaving), 'place')} in capacity reservations, which are paid for either way"
     lines.append(saving)
     for pool, score in scores.items():
         lines.append(f"NodePool {pool} is Balanced: the move scores {score:.2f} of {LEAST_SCORE:g}")

@@ -20,8 +20,9 @@ from tenon.scheduling.offerings.commitments import covered_price
 from tenon.scheduling.offerings.hourly_cost import COSTS, micro_dollars
 
 SPOT_FLEXIBILITY = 15
-"""How many cheaper types a single spot node needs before another spot node replaces it, and how many are sent (DIS-36).
-With fewer, replacing spot nodes again and again would end at the cheapest type, which is interrupted most."""
+"""How many cheaper types a spot node needs before another spot node replaces it, and how many are sent (DIS-36). With
+fewer, replacing spot nodes again and again would end at the cheapest type, which is interrupted most. A set of spot
+nodes needs them too, unless fewer nodes replace it: Karpenter replaces a set by one node at most."""
 LEAST_SAVING = 1e-6
 """Dollars an hour below which a move is not a saving but a rounding error."""
 _STRICTLY = 1 - 1e-9
@@ -65,7 +66,7 @@ class PriceRule:
         Args:
             problem: the cluster.
             spot_to_spot: allow spot nodes to be replaced by nodes that may be spot (SpotToSpotConsolidation).
-            least_saving: dollars an hour that a move must save.
+            least_saving: dollars an hour that a move must save, unless it only frees places in reservations.
             asked_saving: returns what the NodePools of the nodes that leave ask for in addition.
         """
         self._pools = {pool.name: pool for pool in problem.pools}
@@ -93,17 +94,19 @@ class PriceRule:
             return None
         settled = [self._settled(claim) for claim in bill_claims]
         price = sum(claim.price for claim, _ in settled)
-        least = max(self._least_saving, self._asked_saving(leaving))
+        frees_reservations = not bill_claims and is_reserved(leaving)
+        least = max(0.0 if frees_reservations else self._least_saving, self._asked_saving(leaving))
         if before - price <= least:
             return None
         spot = all(detail.capacity_type == labels.SPOT for detail in leaving)
+        must_be_flexible = spot and len(bill_claims) >= len(leaving)
         spendable = before - least
         cheaper_claims: list[PlannedClaim] = []
         worst = 0.0
         for claim, sales in settled:
             share = spendable * (claim.price / price if price > 0 else 1 / len(settled))
             kept_sales = self._kept(leaving, claim, sales, share)
-            if spot and len(leaving) == 1 and claim.offering.capacity_type == labels.SPOT:
+            if must_be_flexible and claim.offering.capacity_type == labels.SPOT:
                 kept_sales = self._flexible(claim, kept_sales)
             if not kept_sales or not self._is_diverse(claim, kept_sales):
                 return None
@@ -180,6 +183,14 @@ class PriceRule:
             for key, requirement in pool.requirements.items()
             if requirement.min_values
         )
+
+
+def is_reserved(leaving: Iterable[NodeDetail]) -> bool:
+    """Whether all nodes are in capacity reservations. They cost next to nothing, because their places stay paid for.
+
+    Their removal still frees the places for other nodes. If it launches nothing, it need not save money (DIS-05).
+    """
+    return all(detail.capacity_type == labels.RESERVED for detail in leaving)
 
 
 def may_be_spot(planned: PlannedClaim | Pool) -> bool:

@@ -26,7 +26,7 @@ class PriceEstimate:
     """What the pods of a node would cost at the best price of any type, alone or on a shared node."""
 
     def __init__(self, names: Sequence[str], pools: Iterable[Pool], *, best_effort: bool = False) -> None:
-        """Take the types that the engine fills with steady load.
+        """Take the types that the pools sell.
 
         Args:
             names: the resources that count.
@@ -39,22 +39,30 @@ class PriceEstimate:
         self.has_only_min_values = True
         """Whether those of all NodePools must."""
         rooms, prices, rooms_with_choice = [self._rooms_of(())], [np.zeros(0)], [self._rooms_of(())]
+        steady: list[bool] = []
         for pool in pools:
             kinds, lowest = _sold(pool)
             room, price = self._rooms_of(kinds), np.array(lowest, dtype=np.float64)
             min_values = {} if best_effort else _min_values(pool, kinds)
             self.has_min_values |= bool(min_values)
             self.has_only_min_values &= bool(min_values) or not kinds
+            steady += _steady(kinds)
             rooms.append(room)
             prices.append(price)
             rooms_with_choice.append(_with_choice(pool, min_values, kinds, room, price) if min_values else room)
         self._room: Floats = np.concatenate(rooms)
         self._price: Floats = np.concatenate(prices)
         self._room_with_choice: Floats = np.concatenate(rooms_with_choice)
+        is_steady = np.array(steady, dtype=bool)
+        self._steady_room: Floats = self._room[is_steady]
+        self._steady_price: Floats = self._price[is_steady]
 
     def shared(self, pods: Iterable[Pod]) -> float:
-        """Return the price of the share of a node that the pods need, on the type where it is cheapest."""
-        return _cheapest_share(self._asked(pods), self._room, self._price)
+        """Return the price of the share of a node that the pods need, on the type where it is cheapest.
+
+        The engine fills no burstable types with pods of several nodes if it may buy others.
+        """
+        return _cheapest_share(self._asked(pods), self._steady_room, self._steady_price)
 
     def shared_with_choice(self, pods: Iterable[Pod]) -> float:
         """Return the price of that share if nodes cost as much as the dearest type that they must leave open.
@@ -66,23 +74,21 @@ class PriceEstimate:
 
     def alone(self, pods: Iterable[Pod]) -> float:
         """Return the price of the cheapest type that holds all the pods; infinite if none does."""
-        return self._cheapest(self._asked(pods))
+        return _cheapest(self._asked(pods), self._room, self._price)
 
     def of_room(self, room: Mapping[str, int]) -> float:
-        """Return the price of the cheapest type with as much CPU and memory; infinite if there is none."""
-        return self._cheapest(self._size(room))
+        """Return the price of the cheapest type with as much CPU and memory; infinite if there is none.
+
+        A full node would not run on a burstable type instead.
+        """
+        return _cheapest(self._size(room), self._steady_room, self._steady_price)
 
     def of_room_with_choice(self, room: Mapping[str, int]) -> float:
         """Return the least that the dearest type costs which a node with as much room must leave open."""
-        has_room = (self._room_with_choice >= self._size(room)).all(axis=1)
-        return float(self._price[has_room].min(initial=inf))
+        return _cheapest(self._size(room), self._room_with_choice, self._price)
 
     def _size(self, room: Mapping[str, int]) -> Floats:
         return np.array([room.get(name, 0) if name in (CPU, MEMORY) else 0 for name in self._names], dtype=np.float64)
-
-    def _cheapest(self, amounts: Floats) -> float:
-        has_room = (self._room >= amounts).all(axis=1)
-        return float(self._price[has_room].min()) if has_room.any() else inf
 
     def _rooms_of(self, kinds: Sequence[InstanceType]) -> Floats:
         rooms = [[kind.allocatable.get(name, 0) for name in self._names] for kind in kinds]
@@ -94,15 +100,21 @@ class PriceEstimate:
 
 
 def _sold(pool: Pool) -> tuple[list[InstanceType], list[float]]:
-    """Return the types of a pool that the engine fills with steady load, and the lowest price of each."""
+    """Return the types that a pool sells, and the lowest price of each."""
     kinds, lowest = [], []
     for kind in pool.instance_types:
-        if is_burstable(kind) or not pool.requirements.intersects(kind.requirements):
+        if not pool.requirements.intersects(kind.requirements):
             continue
         if prices := [offering.price for offering in kind.offerings if allows(pool.requirements, offering)]:
             kinds.append(kind)
             lowest.append(min(prices))
     return kinds, lowest
+
+
+def _steady(kinds: Sequence[InstanceType]) -> list[bool]:
+    """Return for each type of a pool whether the engine fills it with steady load: all if all of them are burstable."""
+    steady = [not is_burstable(kind) for kind in kinds]
+    return steady if any(steady) else [True] * len(kinds)
 
 
 def _min_values(pool: Pool, kinds: Iterable[InstanceType]) -> dict[str, int]:
@@ -140,6 +152,11 @@ def _values(kind: InstanceType, key: str) -> Iterable[str]:
     if key == labels.INSTANCE_TYPE:
         return (kind.name,)
     return kind.requirements[key].members if key in kind.requirements else ()
+
+
+def _cheapest(amounts: Floats, room: Floats, price: Floats) -> float:
+    has_room = (room >= amounts).all(axis=1)
+    return float(price[has_room].min(initial=inf))
 
 
 def _cheapest_share(amounts: Floats, room: Floats, price: Floats) -> float:

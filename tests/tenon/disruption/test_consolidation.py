@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from math import inf
@@ -10,7 +11,7 @@ import pytest
 
 from tenon.apis import labels
 from tenon.disruption.deciding import decide
-from tenon.disruption.decision import Decision
+from tenon.disruption.decision import Command, Decision
 from tenon.disruption.methods.balanced import score
 from tenon.disruption.methods.consolidation import Consolidation
 from tenon.disruption.nodes import NodeDetail
@@ -25,7 +26,16 @@ from tenon.kube.requirements import Requirements
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Offering, Plan, PlannedClaim, Problem
 from tenon.scheduling.offerings.type_table import TypeTables
-from tests.tenon.disruption.clusters import NOW, Cluster, NodeSpec, PodSpec, PoolSpec, findings, situation
+from tests.tenon.disruption.clusters import (
+    NOW,
+    Cluster,
+    NodeSpec,
+    PodSpec,
+    PoolSpec,
+    ReservationSpec,
+    findings,
+    situation,
+)
 from tests.tenon.scheduling.builders import CATALOG, need, node, pod, pool
 
 
@@ -101,12 +111,49 @@ def test_when_the_time_is_over_what_was_found_so_far_is_returned(steps: int) -> 
         assert decision.commands == ()
 
 
+def test_sch026_a_replacement_has_the_label_of_which_its_pool_lists_several_values() -> None:
+    """Its pods wait for a Node with the label, before and after the move."""
+    tiers = PoolSpec(requirements=[{"key": "tier", "operator": "In", "values": ["silver", "gold"]}])
+    cluster = Cluster(pools={"default": tiers}, nodes={"a": NodeSpec(type="m5.4xlarge", pods=[small()])})
+    (command,) = decided(situation(cluster)).commands
+    assert [claim.requirements.labels()["tier"] for claim in command.replacements] == ["gold"]
+
+
 def test_dis34_a_least_saving_is_asked_of_each_command() -> None:
     cluster = Cluster(nodes={"a": NodeSpec(type="m5.xlarge", pods=[PodSpec()])})
     for least, count in ((0.1, 1), (0.15, 0)):
         decision = decided(situation(cluster), Consolidation(least_saving=least))
         assert len(decision.commands) == count
         assert all(command.guaranteed_saving >= least for command in decision.commands)
+
+
+def test_dis05_a_node_in_a_capacity_reservation_leaves_if_its_pods_fit_elsewhere() -> None:
+    """Its place is paid for either way, so there is nothing to save. Karpenter deletes whatever a node costs."""
+    reservations = {"cr-1": ReservationSpec(type="m5.xlarge")}
+    node = NodeSpec(type="m5.xlarge", reservation="cr-1", price=1.92e-8, pods=[small()])
+
+    def commands(least_saving: str | None) -> Sequence[Command]:
+        pool = PoolSpec(capacity_types=["reserved", "on-demand"], least_saving=least_saving)
+        cluster = Cluster(pools={"default": pool}, nodes={"a": node, "b": node}, reservations=reservations)
+        return decided(situation(cluster)).commands
+
+    (command,) = commands(None)
+    assert (len(command.candidates), command.replacements) == (1, ())
+    assert command.explanation[-1] == "Frees 1 place in capacity reservations, which are paid for either way"
+    assert commands("0.01") == ()
+
+
+@pytest.mark.parametrize(("larger", "new"), [([], 0), (["c5.2xlarge"], 1)])
+def test_dis36_a_set_of_spot_nodes_needs_fifteen_types_unless_it_becomes_smaller(larger: list[str], new: int) -> None:
+    """Without a larger type the two nodes would become two others of few types. With one they become one node."""
+    node = NodeSpec(type="r5.xlarge", capacity_type="spot", pods=[PodSpec(count=4, cpu="700m")])
+    cluster = Cluster(
+        pools={"default": PoolSpec(capacity_types=["spot"], types=["c5.xlarge", "m5.xlarge", "r5.xlarge", *larger])},
+        nodes={"a": node, "b": node},
+    )
+    commands = decided(situation(cluster), Consolidation(spot_to_spot=True)).commands
+    assert sum(len(command.replacements) for command in commands) == new
+    assert sum(len(command.candidates) for command in commands) == 2 * new
 
 
 def test_dis30_a_candidate_is_due_since_the_last_pod_event_and_leaves_now() -> None:

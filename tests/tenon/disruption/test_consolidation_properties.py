@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tenon.apis import labels
 from tenon.apis.nodepool import Budget
-from tenon.disruption.commands.command_messages import arrivals_of
+from tenon.disruption.commands.command_messages import arrivals_of, to_message
 from tenon.disruption.deciding import decide
 from tenon.disruption.decision import Command, Decision
 from tenon.disruption.history.arrivals import Arrival
@@ -22,6 +22,8 @@ from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.rules.budgets import max_unavailable
 from tenon.disruption.search.carried_out import carried_out
 from tenon.disruption.situation import Situation
+from tenon.disruption.validation import validated
+from tenon.messages.disruption import Replacement
 from tenon.scheduling.model import Plan, PlannedClaim
 from tests.tenon.disruption.clusters import (
     Cluster,
@@ -184,6 +186,46 @@ def test_dis32_moves_that_are_planned_again_keep_the_spread_of_pods_that_other_c
     """An input that the property above found. Its pods spread over three zones, and two commands move some of them."""
     cluster = Cluster.model_validate_json(JOINED.read_bytes())
     assert findings(cluster, decided(situation(cluster)).commands) == []
+
+
+@given(clusters(free=True, rules=False, most=12), st.booleans())
+@settings(max_examples=60)
+def test_dis46_a_command_that_is_alone_starts_if_nothing_changes(cluster: Cluster, gate: bool) -> None:
+    value = situation(cluster)
+    decision = decided(value, spot_to_spot=gate)
+    if len(decision.commands) == 1:
+        assert why_refused(decision.commands[0], value) == ""
+
+
+@pytest.mark.parametrize(
+    ("seed", "count", "saving"), [(1111, 4, 0.074), (1113, 4, 1.428), (1494, 4, 0.392), (3211, 10, 1.562)]
+)
+def test_dis46_moves_are_joined_only_if_their_command_starts_if_nothing_changes(
+    seed: int, count: int, saving: float
+) -> None:
+    """Put together, the moves would buy other nodes than one plan for all their pods, which validation asks for."""
+    value = situation(large_cluster(seed, count, rules=False))
+    commands = decided(value).commands
+    for command in commands:
+        others = {candidate.node.claim for other in commands if other is not command for candidate in other.candidates}
+        assert why_refused(command, replace(value, under_command=frozenset(others))) == ""
+    assert sum(command.expected for command in commands) == pytest.approx(saving)
+
+
+def why_refused(command: Command, situation: Situation) -> str:
+    """Why the validation of the command refuses it in the situation that it was decided in."""
+    assert situation.model is not None
+    replacements = [
+        Replacement(
+            name=f"new-{number}",
+            pool=claim.pool,
+            body={"spec": {"requirements": [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": types}]}},
+        )
+        for number, claim in enumerate(command.replacements)
+        if (types := list(claim.instance_types))
+    ]
+    message = to_message(command, ident="underutilized-1", replacements=replacements, details=situation.model.details)
+    return validated(message, situation).why
 
 
 @given(clusters(free=True, rules=False, most=12), st.booleans())

@@ -21,10 +21,14 @@ from tenon.disruption.search.price_estimate import PriceEstimate
 from tenon.kube.pod import Pod
 from tenon.resources import CPU, MEMORY, PODS, total
 from tenon.scheduling.model import InstanceType
+from tests.tenon.disruption import clusters
 from tests.tenon.disruption.clusters import Cluster, NodeSpec, PodSpec, PoolSpec, situation
-from tests.tenon.scheduling.builders import AMD64, CATALOG, ON_DEMAND, need, pod, pool
+from tests.tenon.scheduling.builders import AMD64, CATALOG, ON_DEMAND, catalog, entry, need, pod, pool
 
 NAMES = (CPU, MEMORY, PODS)
+BURSTABLE = catalog(
+    entry("t3.small", 2, 2, 0.0208), entry("t3.large", 2, 8, 0.0832), entry("t3.2xlarge", 8, 32, 0.3328)
+)
 FAMILY = "karpenter.k8s.aws/instance-family"
 
 
@@ -131,3 +135,32 @@ def test_dis37_the_engine_plans_no_large_sets_of_nodes_as_cheap_as_the_types_to_
         with patch.object(consolidation_search, "FEW", 5):
             decide(situation(cluster), [Consolidation()])
     assert max(sizes) == largest
+
+
+@pytest.mark.parametrize(
+    ("node", "steady_types", "cpu"),
+    [("t3.2xlarge", [], "200m"), ("m5.large", ["m5.large"], "200m"), ("m5.large", ["m5.large"], "1900m")],
+)
+def test_dis05_a_burstable_type_that_is_cheaper_replaces_one_node(node: str, steady_types: list[str], cpu: str) -> None:
+    """The engine buys burstable types for the pods of one node, also in a NodePool that sells others."""
+    types = {kind.name: kind for kind in (*CATALOG, *BURSTABLE)}
+    cluster = Cluster(
+        pools={"default": PoolSpec(types=[*steady_types, *(kind.name for kind in BURSTABLE)])},
+        nodes={"a": NodeSpec(type=node, pods=[PodSpec(cpu=cpu, memory="256Mi")])},
+    )
+    with patch.object(clusters, "types", lambda: types):
+        (command,) = decide(situation(cluster), [Consolidation()]).commands
+    assert [claim.offering.instance_type for claim in command.replacements] == ["t3.small"]
+
+
+def test_pods_of_several_nodes_share_burstable_types_only_if_nothing_else_is_sold() -> None:
+    """A t3.2xlarge has room for eight of the pods, but its price buys the steady load of three."""
+    pods = [pod("p", "900m", "2Gi")]
+    burstable = PriceEstimate(NAMES, [pool("default", ON_DEMAND, AMD64, types=BURSTABLE)])
+    mixed = PriceEstimate(NAMES, [pool("default", ON_DEMAND, AMD64, types=[*BURSTABLE, *CATALOG])])
+    steady = PriceEstimate(NAMES, [pool("default", ON_DEMAND, AMD64, types=CATALOG)])
+    assert burstable.shared(pods) < inf
+    assert burstable.of_room({CPU: 1000, MEMORY: 2**30}) == pytest.approx(0.0208)
+    assert mixed.shared(pods) == steady.shared(pods)
+    assert mixed.of_room({CPU: 1000, MEMORY: 2**30}) == steady.of_room({CPU: 1000, MEMORY: 2**30})
+    assert mixed.alone([pod("p", "900m", "1Gi")]) == pytest.approx(0.0208)

@@ -124,6 +124,13 @@ def test_wsh01_a_pool_whose_commands_pay_is_not_remembered() -> None:
     assert after(GOOD, GOOD) is None
 
 
+def test_wsh01_a_command_that_was_to_save_nothing_ends_no_pause() -> None:
+    """It only frees a place in a capacity reservation."""
+    only_frees = MeasuredSaving(predicted=0.0, reached=0.0)
+    assert after(POOR, POOR, only_frees) == after(POOR, POOR)
+    assert after(only_frees) is None
+
+
 def test_wsh01_commands_that_ran_at_the_same_time_count_as_one() -> None:
     pool_savings = None
     for number in range(20):
