@@ -12,8 +12,10 @@ from activities.heartbeat import with_heartbeat
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.event_references import reference
+from activities.kubernetes.nodeclaim_deletion import delete_with_finalizer
 from activities.kubernetes.nodeclaims import TAGGED, annotate_claim
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODEPOOLS, NODES
+from tenon.garbage_collection.claims import has_lost_node
 from tenon.garbage_collection.facts import (
     ENDED_STATES,
     GONE_STATES,
@@ -23,10 +25,11 @@ from tenon.garbage_collection.facts import (
     ObservedTemplate,
 )
 from tenon.garbage_collection.findings import Finding, FindingKind
-from tenon.kube.claim_record import instance_id_of
+from tenon.kube.claim_record import ClaimRecord, instance_id_of
 from tenon.kube.event_reasons import EventReason
 from tenon.messages.base import ClaimRef
 from tenon.messages.node import Poke
+from tenon.node import leave_text
 from tenon.node.release import without_finalizer
 
 SweepEvent = tuple[dict[str, Any], EventReason, str]
@@ -35,6 +38,7 @@ SweepEvent = tuple[dict[str, Any], EventReason, str]
 ACTIONS = {
     FindingKind.INSTANCE_WITHOUT_CLAIM: "The sweep terminated an instance without a NodeClaim",
     FindingKind.CLAIM_WITHOUT_INSTANCE: "The sweep signaled a workflow that the instance of its NodeClaim is gone",
+    FindingKind.CLAIM_WITHOUT_NODE: "The sweep deleted a NodeClaim whose Node is gone",
     FindingKind.CLAIM_WITHOUT_WORKFLOW: "The sweep started the workflow of a NodeClaim",
     FindingKind.WORKFLOW_WITHOUT_CLAIM: "The sweep signaled a workflow that its NodeClaim is gone",
     FindingKind.NODE_WITHOUT_CLAIM: "The sweep deleted a Node without NodeClaim and instance",
@@ -68,6 +72,9 @@ def event_for(finding: Finding) -> SweepEvent | None:
         case FindingKind.CLAIM_WITHOUT_INSTANCE:
             text = f"Instance {finding.instance_id} is gone although Tenon did not terminate it: the node leaves"
             return about, EventReason.NODE_CLAIM_WITHOUT_INSTANCE, text
+        case FindingKind.CLAIM_WITHOUT_NODE:
+            text = f"The Node of instance {finding.instance_id}, which runs, was deleted: the node leaves"
+            return about, EventReason.NODE_CLAIM_WITHOUT_NODE, text
         case FindingKind.CLAIM_WITHOUT_WORKFLOW:
             return (
                 about,
@@ -112,6 +119,8 @@ class SweepActions:
                 return await self._terminate_instance(finding, observations)
             case FindingKind.CLAIM_WITHOUT_INSTANCE:
                 return await self._notify_instance_gone(finding)
+            case FindingKind.CLAIM_WITHOUT_NODE:
+                return await self._delete_claim(finding)
             case FindingKind.CLAIM_WITHOUT_WORKFLOW:
                 return await self._start_workflow(finding)
             case FindingKind.WORKFLOW_WITHOUT_CLAIM:
@@ -175,6 +184,15 @@ class SweepActions:
             if raw is not None and node_seen(raw).ready:
                 return False
         return await self._workflows.poke(finding.claim, Poke(instance_gone=True, reason="instance gone"))
+
+    async def _delete_claim(self, finding: Finding) -> bool:
+        claim = await self._kube.get(NODECLAIMS, finding.claim)
+        node = await self._kube.get(NODES, finding.node_name) if finding.node_name else None
+        if claim is None or claim["metadata"].get("uid") != finding.uid:
+            return False
+        if not has_lost_node(claim_seen(claim), node_seen(node) if node else None):
+            return False
+        return await delete_with_finalizer(self._kube, ClaimRecord.of(claim), leave_text.deletion("Node"))
 
     async def _start_workflow(self, finding: Finding) -> bool:
         if await self._claim(finding.claim, finding.uid) is None or await self._workflows.is_open(finding.claim):

@@ -110,6 +110,7 @@ def claim_seen(raw: Mapping[str, Any]) -> ObservedClaim:
         provider_id=claim.provider_id,
         launched_at=claim.launched_at,
         registered=claim.registered,
+        registered_at=claim.registered_at,
         node_name=claim.node_name,
         deleted_at=claim.deleted_at,
         terminating=claim.terminating,
@@ -131,6 +132,7 @@ def node_seen(raw: Mapping[str, Any]) -> ObservedNode:
         claim=next((owner.name for owner in owners(raw) if owner.kind == NODECLAIMS.kind), ""),
         ready=is_true(raw, "Ready"),
         ours=labels.TERMINATION_FINALIZER in object_json.finalizers(raw) and may_manage_node(object_json.labels(raw)),
+        registered=object_json.labels(raw).get(labels.REGISTERED) == "true",
     )
 
 

@@ -21,6 +21,7 @@ from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.plan_answers import (
     NOMINATED_FOR,
+    WITHOUT_LIMIT,
     AnswerValidity,
     PlanAnswer,
     generations,
@@ -98,6 +99,8 @@ class Batcher:
         self._now = now
         self._answers: dict[str, PlanAnswer] = {}
         """By the UID of the pod: what the last plan answered."""
+        self._covered_until = WITHOUT_LIMIT
+        """When the first NodeClaim ceases to cover a pod that has no answer. No change of the cluster says so."""
         self._turn = 0
         self._pace = Pace(share=SHARE_OF_CHECKS)
         self._renewed_within = timedelta(seconds=window.longest) + PLANNED_WITHIN
@@ -123,11 +126,17 @@ class Batcher:
         self._measure(pending)
         self._unused.update(pod for pod in pending if not pod.node_name)
         validity = AnswerValidity(self._view, self.refusals, self._unused, now, fingerprint, refused)
-        return [
-            pod
-            for pod in (*pending, *self.buffers.lacking())
-            if not validity.holds(pod, self._answers.get(pod.uid)) and not validity.is_covered(pod)
-        ]
+        self._covered_until = WITHOUT_LIMIT
+        undecided: list[Pod] = []
+        for pod in (*pending, *self.buffers.lacking()):
+            if validity.holds(pod, self._answers.get(pod.uid)):
+                continue
+            covered_until = validity.covered_until(pod)
+            if covered_until is None:
+                undecided.append(pod)
+            else:
+                self._covered_until = min(self._covered_until, covered_until)
+        return undecided
 
     def count_unschedulable(self, pods: Collection[Pod], unschedulable: Collection[str]) -> None:
         """Count the pods of a plan that fitted nowhere, until they have a place or are gone.
@@ -349,9 +358,9 @@ class Batcher:
 
     def _until_next_retry(self) -> float:
         now = self._now()
-        # Skip expired answers: a claim covers their pods, and the end of that claim wakes the wait.
-        waits = [(answer.again_at - now).total_seconds() for answer in self._answers.values() if answer.again_at > now]
-        return max(0.05, min([60.0, *waits]))
+        # Skip expired answers: a claim covers their pods.
+        ends = (self._covered_until, *(answer.again_at for answer in self._answers.values()))
+        return max(0.05, min([60.0, *((end - now).total_seconds() for end in ends if end > now)]))
 
 
 def _in_cluster(pods: Iterable[Pod]) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
 from activities.cluster_view.interfaces import ClusterView, Fingerprint
 from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.unused_nodes import UnusedNodes
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
 
 NOMINATED_FOR = timedelta(seconds=20)
@@ -18,6 +19,8 @@ TAINTED_FOR = timedelta(minutes=5)
 """How long after its initialization a node covers its planned pods while a taint that no one declared keeps them away.
 A slow CNI sets such a taint, and on a second node it would be just as slow. Tenon does not remove the node as empty
 during this time (`HELD_SECONDS` in `worker/cache/planned_places.py`)."""
+
+WITHOUT_LIMIT = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(slots=True)
@@ -82,21 +85,27 @@ class AnswerValidity:
             return False
         return answer.fingerprint is None or answer.fingerprint == relevant_part(pod, self._fingerprint)
 
-    def is_covered(self, pod: Pod) -> bool:
-        """Whether a NodeClaim still covers the pod. One that EC2 refuses covers none.
+    def covered_until(self, pod: Pod) -> datetime | None:
+        """Until when a NodeClaim covers the pod, unless something changes before; None if none covers it. One that EC2
+        refuses covers none.
 
         A pod that must leave its node moves to the new one whenever the drain allows it, so its claim covers it without
         a time limit. kube-scheduler binds a pending pod to the new node at once, or when the taint goes that an agent
         has set there, or not at all.
         """
-        return any(
-            pod.node_name
-            or (since := claim.initialized_at) is None
-            or self._now - since <= NOMINATED_FOR
-            or (self._now - since <= TAINTED_FOR and bool(self._view.undeclared_taint(claim, pod)))
-            for claim in self._view.claims_for(pod)
-            if claim.name not in self._refused
-        )
+        ends = [
+            self._coverage_end(claim, pod) for claim in self._view.claims_for(pod) if claim.name not in self._refused
+        ]
+        return max((end for end in ends if end > self._now), default=None)
+
+    def _coverage_end(self, claim: ClaimRecord, pod: Pod) -> datetime:
+        since = claim.initialized_at
+        if pod.node_name or since is None:
+            return WITHOUT_LIMIT
+        end = since + NOMINATED_FOR
+        if end <= self._now and self._view.undeclared_taint(claim, pod):
+            return since + TAINTED_FOR
+        return end
 
     @cached_property
     def _generations(self) -> dict[str, int | None]:

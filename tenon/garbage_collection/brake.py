@@ -27,6 +27,7 @@ CONFIRM = "then confirm it as docs/garbage-collection.md says"
 BRAKED: dict[FindingKind, str] = {
     FindingKind.INSTANCE_WITHOUT_CLAIM: "instances have no NodeClaim",
     FindingKind.CLAIM_WITHOUT_INSTANCE: "NodeClaims have an instance that EC2 does not know",
+    FindingKind.CLAIM_WITHOUT_NODE: "NodeClaims have lost their Node",
     FindingKind.WORKFLOW_WITHOUT_CLAIM: "workflows of nodes have no NodeClaim",
     FindingKind.NODE_WITHOUT_CLAIM: "Nodes have neither a NodeClaim nor an instance",
 }
@@ -104,6 +105,8 @@ def _counts(kind: FindingKind, findings: int, observations: Observations, graces
             due = [claim.instance_id for claim in claims.with_due_instances(observations, graces)]
             states = observations.known_states
             return sum(instance_id not in states for instance_id in due), len(due)
+        case FindingKind.CLAIM_WITHOUT_NODE:
+            return findings, sum(1 for _ in claims.registered(observations))
         case FindingKind.INSTANCE_WITHOUT_CLAIM:
             # What is left to a workflow is no finding yet, but it lacks its NodeClaim for the same reason.
             total = sum(instance.state not in GONE_STATES for instance in observations.instances or ())

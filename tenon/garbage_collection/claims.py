@@ -1,10 +1,10 @@
-"""NodeClaims that lost their instance or workflow, or that another controller's finalizer holds."""
+"""NodeClaims that lost their instance, Node or workflow, or that another controller's finalizer holds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tenon.garbage_collection.facts import ENDED_STATES, GONE_STATES, Graces, Observations, ObservedClaim
+from tenon.garbage_collection.facts import ENDED_STATES, GONE_STATES, Graces, Observations, ObservedClaim, ObservedNode
 from tenon.garbage_collection.findings import Finding, FindingKind
 
 
@@ -50,6 +50,50 @@ def with_due_instances(observations: Observations, graces: Graces) -> Iterator[O
         launched = observations.now - (claim.launched_at or claim.created_at) >= graces.launched
         if claim.instance_id and launched and not claim.terminating:
             yield claim
+
+
+def without_node(observations: Observations, graces: Graces) -> Iterator[Finding]:
+    """Yield registered claims whose instance runs but whose Node is gone, as after a deletion without finalizer.
+
+    A sweep reads Nodes after NodeClaims, so a Node that has just joined is not missing.
+    """
+    if observations.claims is None or observations.nodes is None or observations.instances is None:
+        return
+    states = observations.known_states
+    registered_last = sorted(observations.nodes, key=lambda node: node.registered)
+    nodes = {key: node for node in registered_last for key in (node.name, node.provider_id)}
+    for claim in registered(observations):
+        node = nodes.get(claim.provider_id) or nodes.get(claim.node_name)
+        since = (node.created_at if node else claim.registered_at) or observations.now
+        if states.get(claim.instance_id) != "running" or observations.now - since < graces.node:
+            continue
+        if has_lost_node(claim, node):
+            yield Finding(
+                FindingKind.CLAIM_WITHOUT_NODE,
+                claim.name,
+                since,
+                claim=claim.name,
+                uid=claim.uid,
+                instance_id=claim.instance_id,
+                node_name=node.name if node else claim.node_name,
+            )
+
+
+def registered(observations: Observations) -> Iterator[ObservedClaim]:
+    """Yield the registered claims that stay."""
+    for claim in observations.managed_claims:
+        if claim.registered_at is not None and claim.deleted_at is None and not claim.terminating:
+            yield claim
+
+
+def has_lost_node(claim: ObservedClaim, node: ObservedNode | None) -> bool:
+    """Whether a registered claim has no Node, or one that its kubelet created again.
+
+    A claim is registered once, so nothing removes the taint karpenter.sh/unregistered from that Node.
+    """
+    if claim.registered_at is None:
+        return False
+    return node is None or (not node.registered and node.created_at > claim.registered_at)
 
 
 def without_workflow(observations: Observations, graces: Graces) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ def findings(observations: Observations, graces: Graces = GRACES) -> list[Findin
     all_findings = [
         *instances.without_claim(observations, graces),
         *claims.without_instance(observations, graces),
+        *claims.without_node(observations, graces),
         *claims.without_workflow(observations, graces),
         *claims.held_by_foreign_finalizers(observations),
         *orphans.workflows(observations, graces),

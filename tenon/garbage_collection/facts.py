@@ -38,6 +38,7 @@ class ObservedClaim:
     provider_id: str = ""
     launched_at: datetime | None = None
     registered: bool = False
+    registered_at: datetime | None = None
     node_name: str = ""
     deleted_at: datetime | None = None
     terminating: bool = False
@@ -83,7 +84,10 @@ class ObservedInstance:
 
 @dataclass(frozen=True, slots=True)
 class ObservedNode:
-    """A Node. ``ours``: it has the finalizer and may be Tenon's. ``claim``: the NodeClaim that owns it."""
+    """A Node. ``ours``: it has the finalizer and may be Tenon's. ``claim``: the NodeClaim that owns it.
+
+    ``registered``: it has the label that registration writes.
+    """
 
     name: str
     uid: str
@@ -92,6 +96,7 @@ class ObservedNode:
     claim: str = ""
     ready: bool = False
     ours: bool = False
+    registered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ class FindingKind(StrEnum):
 
     INSTANCE_WITHOUT_CLAIM = "instance_without_claim"
     CLAIM_WITHOUT_INSTANCE = "claim_without_instance"
+    CLAIM_WITHOUT_NODE = "claim_without_node"
     CLAIM_WITHOUT_WORKFLOW = "claim_without_workflow"
     WORKFLOW_WITHOUT_CLAIM = "workflow_without_claim"
     NODE_WITHOUT_CLAIM = "node_without_claim"

@@ -367,6 +367,12 @@ class EventReason(StrEnum):
         "NodeClaim",
         "the instance is gone although Tenon did not terminate it, and the node leaves",
     )
+    NODE_CLAIM_WITHOUT_NODE = (
+        "NodeClaimWithoutNode",
+        "Warning",
+        "NodeClaim",
+        "the Node was deleted although its instance runs, and the node leaves",
+    )
     NODE_CLAIM_WITHOUT_WORKFLOW = (
         "NodeClaimWithoutWorkflow",
         "Warning",

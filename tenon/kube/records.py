@@ -84,6 +84,8 @@ class PodRecord:
     nominated_node: str = ""
     """The node on which the scheduler is making room for the pod by preemption; empty if there is none."""
     gated: bool = False
+    grouped: bool = False
+    """It belongs to a PodGroup."""
     opted_out: bool = False
     """The pod requires nodes that belong to no NodePool."""
     do_not_disrupt: str = ""

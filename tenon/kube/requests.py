@@ -43,7 +43,7 @@ def effective_requests(spec: PodSpec, status: PodStatus | None = None, defaults:
         else:
             starting = maximum(starting, total((sidecars, own)))
     requests = maximum(total((running, sidecars)), starting)
-    requests.update(_pod_level(spec.resources, requests))
+    requests.update(_pod_level(spec.resources, requests, status))
     requests = total((requests, units(spec.overhead)))
     requests[PODS] = 1
     return requests
@@ -103,12 +103,15 @@ def _with_limits(needs: ResourceNeeds) -> Resources:
     return {**units(needs.limits), **units(needs.requests)}
 
 
-def _pod_level(needs: ResourceNeeds | None, containers: Resources) -> Resources:
+def _pod_level(needs: ResourceNeeds | None, containers: Resources, status: PodStatus | None) -> Resources:
     if needs is None:
         return {}
     limits = {name: amount for name, amount in units(needs.limits).items() if name not in containers}
-    stated_units = {**limits, **units(needs.requests)}
-    return {n: amount for n, amount in stated_units.items() if n in (CPU, MEMORY) or n.startswith("hugepages-")}
+    own = {**limits, **units(needs.requests)}
+    if own and status is not None and status.resources is not None:
+        allocated = maximum(units(status.allocated_resources), units(status.resources.requests))
+        own = {**own, **allocated} if _resize_refused(status) else maximum(own, allocated)
+    return {n: amount for n, amount in own.items() if n in (CPU, MEMORY) or n.startswith("hugepages-")}
 
 
 def _statuses(status: PodStatus | None) -> dict[str, ContainerStatus]:

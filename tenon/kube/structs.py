@@ -192,6 +192,7 @@ class PodSpec(Wire):
     host_network: bool = False
     resource_claims: list[Present] | None = None
     scheduling_gates: list[Present] | None = None
+    scheduling_group: Present | None = None
     scheduler_name: str = ""
     priority: int | None = None
     priority_class_name: str | None = None
@@ -220,6 +221,8 @@ class PodStatus(Wire):
     phase: str = ""
     start_time: str | None = None
     nominated_node_name: str | None = None
+    allocated_resources: Quantities | None = None
+    resources: ResourceNeeds | None = None
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None

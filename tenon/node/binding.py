@@ -1,7 +1,11 @@
 """Decides which planned pods Tenon binds to their node directly and which it leaves to kube-scheduler.
 
-Binding bypasses the scheduler's queue, so it must never break a rule that the scheduler enforces. Tenon leaves a pod to
+Binding bypasses the scheduler's queue, so it must not break a rule that the scheduler enforces. Tenon leaves a pod to
 kube-scheduler if it cannot judge the pod from the node and the pods on it.
+
+One rule is not seen there: required anti-affinity over a zone or another wider domain, of a pod on another node. The
+plan kept the pod away from those that it knew. The process that binds has no cache, and reading all pods of the cluster
+for each node that joins costs too much, so one that came to the zone since then does not keep the pod off the node.
 """
 
 from __future__ import annotations
@@ -103,6 +107,8 @@ def _scheduler_needed(pod: PodRecord, default_spread: DefaultSpread) -> str:
         return f"scheduler {scheduler} places it"
     if pod.gated:
         return "it has scheduling gates"
+    if pod.grouped:
+        return "it belongs to a PodGroup, which kube-scheduler places as a whole"
     if pod.pod.unsupported:
         return pod.pod.unsupported
     if pod.volumes:

@@ -182,6 +182,8 @@ class Node:
     """How many volumes of each CSI driver the node can attach. A driver that is not listed has no limit."""
     capacity: Resources = field(default_factory=dict)
     """What the node has in total, which the limits of its NodePool count. Empty if unknown."""
+    terminating_users: Mapping[str, str] = field(default_factory=dict)
+    """By ReadWriteOncePod claim, the key of the terminating pod that still uses it. ``pods`` has no such pods."""
 
     @property
     def limited(self) -> Resources:

@@ -19,7 +19,7 @@ from tenon.kube.requests import effective_requests
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint, untolerated
 from tenon.provisioning.claims import planned_requests
-from tenon.resources import Resources, total
+from tenon.resources import total
 from tenon.scheduling.model import LATER_LABELS, Node
 from worker.cache.csi_drivers import is_settled
 from worker.cache.evacuating_pods import leaving
@@ -37,6 +37,7 @@ def scheduling_nodes(state: ClusterState, now: float) -> list[Node]:
     pods, because every instance type that it may become has that much room in addition to its DaemonSets. Pods that
     come in place of planned ones fit there, and nothing is bought twice. A node that is leaving offers no capacity. It
     is listed, closed, only if it has pods that no claim was bought for, because rules between pods still count those.
+    An initialized claim whose Node vanished offers none either.
     """
     expected = Expected(state, now)
     nodes: list[Node] = []
@@ -51,7 +52,7 @@ def scheduling_nodes(state: ClusterState, now: float) -> list[Node]:
             nodes.append(Node(record.name, record.labels, record.taints, {}, {}, pods=counted, closed=True))
     state.kept_nodes.keep_only(state.nodes.keys())
     for claim in state.claims:
-        if claim.name in paired or claim.deleting:
+        if claim.name in paired or claim.deleting or claim.initialized:
             continue
         try:
             nodes.append(_in_flight(claim, expected))
@@ -67,13 +68,19 @@ def daemon_pods(state: ClusterState) -> list[Pod]:
     """One pod for each DaemonSet, sorted by key. It has the requests of a live pod, which admission may have filled in,
     or with which VPA would create it on another node.
 
+    Of several live pods the newest counts, because older ones may be of an earlier template, and one that is being
+    deleted only if all are.
+
     If there is no live pod, the template's requests are used, with the defaults of LimitRanges.
     """
     uids = {daemon.uid for daemon in state.daemonsets}
-    live: dict[str, Resources] = {}
+    newest: dict[str, PodRecord] = {}
     for record in state.pods if uids else ():
-        if record.owner_uid in uids and record.owner_uid not in live and record.daemon and not record.terminal:
-            live[record.owner_uid] = state.predictions.created_again(record, record.pod).requests
+        if record.owner_uid in uids and record.daemon and not record.terminal:
+            other = newest.get(record.owner_uid)
+            if other is None or _daemon_rank(record) > _daemon_rank(other):
+                newest[record.owner_uid] = record
+    live = {uid: state.predictions.created_again(record, record.pod).requests for uid, record in newest.items()}
     defaults = requests_by_namespace(state.limit_ranges)
     pods = []
     for daemon in sorted(state.daemonsets, key=lambda daemon: daemon.key):
@@ -82,6 +89,10 @@ def daemon_pods(state: ClusterState) -> list[Pod]:
             requests = effective_requests(daemon.spec, defaults=namespace_defaults)
         pods.append(daemon.pod if requests == daemon.pod.requests else replace(daemon.pod, requests=requests))
     return pods
+
+
+def _daemon_rank(record: PodRecord) -> tuple[bool, float]:
+    return not record.deleting, record.pod.created
 
 
 class Expected:
@@ -204,7 +215,14 @@ def _existing(
         pods=(*_counted(state, node_pods, expected), *planned, *(() if initialized else missing)),
         volume_limits=_volume_limits(state, record, claim, node_pods, expected.now),
         capacity=record.capacity,
+        terminating_users=_terminating_users(state, node_pods),
     )
+
+
+def _terminating_users(state: ClusterState, node_pods: Iterable[PodRecord]) -> Mapping[str, str]:
+    """The ReadWriteOncePod claims of pods that are terminating, which no other pod can use until these have ended."""
+    terminating_pods = (state.scheduling_pod(pod) for pod in node_pods if pod.deleting and pod.volumes)
+    return {claim: pod.key for pod in terminating_pods for claim in pod.exclusive}
 
 
 def _counted(state: ClusterState, node_pods: Iterable[PodRecord], expected: Expected) -> tuple[Pod, ...]:

@@ -45,8 +45,9 @@ def in_turns(problem: Problem, plan_of: Callable[[Problem], Plan], expired: Expi
 
 def _waits(problem: Problem, hopeless: Mapping[str, NoPlace]) -> dict[str, _Wait]:
     """By key, the pods that must wait for another one to release a claim. ``hopeless`` pods keep no claim."""
-    users = {claim: pod.key for node in problem.nodes for pod in node.pods for claim in pod.exclusive}
-    running = frozenset(users)
+    terminating = {claim: user for node in problem.nodes for claim, user in node.terminating_users.items()}
+    running = {claim: pod.key for node in problem.nodes for pod in node.pods for claim in pod.exclusive}
+    users = terminating | running
     waits: dict[str, _Wait] = {}
     for pod in sorted((pod for pod in problem.pods if pod.exclusive and not pod.unsupported), key=_turn):
         if pod.key in hopeless:
@@ -56,10 +57,13 @@ def _waits(problem: Problem, hopeless: Mapping[str, NoPlace]) -> dict[str, _Wait
             users.update(dict.fromkeys(pod.exclusive, pod.key))
             continue
         holder = users[used_claim]
-        use = (
-            f"in use by pod {holder}" if used_claim in running else f"pod {holder}, which is placed first, uses it too"
-        )
-        reason = f"its volume claim {used_claim} is ReadWriteOncePod and {use}: stop that pod first"
+        if used_claim in running:
+            use = f"in use by pod {holder}: stop that pod first"
+        elif used_claim in terminating:
+            use = f"in use by pod {holder}, which is terminating"
+        else:
+            use = f"pod {holder}, which is placed first, uses it too: stop that pod first"
+        reason = f"its volume claim {used_claim} is ReadWriteOncePod and {use}"
         waits[pod.key] = _Wait(holder, NoPlace.of(reason))
     return waits
 

@@ -156,7 +156,7 @@ class Cluster:
                     "name": f"node-{claim}",
                     "creationTimestamp": stamp(self.now()),
                     "finalizers": [FINALIZER],
-                    "labels": {"karpenter.k8s.aws/ec2nodeclass": "default"},
+                    "labels": {"karpenter.k8s.aws/ec2nodeclass": "default", "karpenter.sh/registered": "true"},
                     "ownerReferences": [{"kind": "NodeClaim", "name": claim, "uid": f"uid-{claim}"}],
                 },
                 "spec": {"providerID": provider_id},

@@ -137,6 +137,33 @@ async def test_another_claim_of_the_same_name_is_not_told_that_its_instance_is_g
     assert not await swept.act(FindingKind.CLAIM_WITHOUT_INSTANCE, uid=REF.uid)
 
 
+# --- claims without a Node ---
+
+
+async def test_a_claim_without_a_node_leaves_with_its_finalizer_and_a_reason() -> None:
+    late = changed(node(), creationTimestamp=stamp(START + timedelta(hours=1)))
+    for node_objects in ([], [late]):
+        swept = Swept().put(changed(live(claim()), finalizers=[]))
+        for node_object in node_objects:
+            swept.put(node_object)
+        assert await swept.act(FindingKind.CLAIM_WITHOUT_NODE, uid=REF.uid, node_name="node-1")
+        metadata = (await swept.kube.get(NODECLAIMS, REF.name))["metadata"]
+        assert metadata["deletionTimestamp"]
+        assert metadata["finalizers"] == [labels.TERMINATION_FINALIZER]
+        assert "the Node was deleted" in metadata["annotations"][labels.DELETED_BECAUSE]
+
+
+async def test_a_claim_whose_node_is_there_after_all_stays() -> None:
+    present = changed(live(node()), creationTimestamp=stamp(START + timedelta(hours=1)))
+    for swept in (
+        Swept().put(live(claim())).put(present),
+        Swept().put(changed(live(claim()), uid="another")),
+        Swept().put(changed(live(claim()), deletionTimestamp=stamp(START))),
+        Swept(),
+    ):
+        assert not await swept.act(FindingKind.CLAIM_WITHOUT_NODE, uid=REF.uid, node_name="node-1")
+
+
 # --- instances without a claim ---
 
 

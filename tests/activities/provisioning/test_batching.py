@@ -145,6 +145,24 @@ async def test_an_initialized_claim_answers_for_its_pods_a_little_longer() -> No
     assert at.names() == ["a"]
 
 
+@pytest.mark.parametrize(("taint", "covered"), [("", 20.0), ("node.cilium.io/agent-not-ready", 300.0)])
+async def test_sch018_a_pod_that_lost_its_room_opens_a_batch_when_its_claim_covers_it_no_longer(
+    taint: str, covered: float
+) -> None:
+    """Nothing changes in the cluster at that moment, so the wait must end by itself."""
+    at = Setting()
+    at.view.add(pod("a"))
+    at.view.claim("default-x", "uid-a")
+    at.view.tainted["default-x"] = taint
+    at.batcher.record_bought(["uid-a"])
+    initialized_at = START + timedelta(seconds=30.0)
+    asyncio.get_running_loop().call_later(
+        30.0, lambda: at.view.claim("default-x", "uid-a", initialized_at=initialized_at)
+    )
+    assert (await at.batcher.await_batch(QUESTION)).pods == 1
+    assert at.seconds() == pytest.approx(30.0 + covered + 1.0, abs=0.2)
+
+
 async def test_nominated_pods_are_asked_again_after_twenty_seconds() -> None:
     """SCH-018."""
     at = Setting()

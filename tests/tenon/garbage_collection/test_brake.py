@@ -91,7 +91,9 @@ def test_instances_stay_if_most_nodeclaims_are_missing() -> None:
     assert acted == {}
     assert hold.keys() == kinds
     assert all((item.missing, item.total) == (19, 20) for item in hold.values())
-    assert split(fleet(20, claims=(claim(0),), nodes=(), workflows=()))[0] == {FindingKind.CLAIM_WITHOUT_WORKFLOW: 1}
+    assert split(fleet(20, claims=(claim(0),), nodes=(node(0),), workflows=()))[0] == {
+        FindingKind.CLAIM_WITHOUT_WORKFLOW: 1
+    }
 
 
 @pytest.mark.parametrize("workflows", [(), tuple(workflow(number) for number in range(50))])
@@ -164,6 +166,16 @@ def test_many_nodes_without_claim_are_released_at_once_only_if_ec2_calls_their_i
     assert split(observations)[0] == {}
     terminated = {f"i-{number}": "terminated" for number in range(20)}
     assert split(replace(observations, states=terminated))[0] == {FindingKind.NODE_WITHOUT_CLAIM: 20}
+
+
+def test_no_node_leaves_if_many_nodes_vanished_at_once() -> None:
+    """As with an incomplete answer."""
+    acted, hold = split(fleet(20, nodes=tuple(node(number) for number in range(6, 20))))
+    assert acted == {}
+    assert "6 of 20 NodeClaims have lost their Node" in hold[FindingKind.CLAIM_WITHOUT_NODE].why
+    assert split(fleet(20, nodes=tuple(node(number) for number in range(2, 20))))[0] == {
+        FindingKind.CLAIM_WITHOUT_NODE: 2
+    }
 
 
 def test_a_person_confirms_as_many_findings_as_were_seen() -> None:

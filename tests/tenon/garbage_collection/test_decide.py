@@ -45,6 +45,7 @@ def claim(number: int, **fields: Any) -> ObservedClaim:
         provider_id=provider_id(number),
         launched_at=OLD,
         registered=True,
+        registered_at=OLD,
         node_name=f"n-{number}",
         finalizers=(OURS,),
     )
@@ -60,7 +61,7 @@ def instance(number: int, **fields: Any) -> ObservedInstance:
 
 def node(number: int, **fields: Any) -> ObservedNode:
     observed_node = ObservedNode(
-        f"n-{number}", f"nu-{number}", OLD, provider_id(number), f"c-{number}", ready=True, ours=True
+        f"n-{number}", f"nu-{number}", OLD, provider_id(number), f"c-{number}", ready=True, ours=True, registered=True
     )
     return replace(observed_node, **fields)
 
@@ -186,6 +187,33 @@ def test_ctl15_a_claim_without_instance() -> None:
     )
     assert found(observations) == [("claim_without_instance", "c-1"), ("claim_without_instance", "c-5")]
     assert found(replace(observations, nodes=None)) == [("claim_without_instance", "c-5")]
+
+
+def test_a_registered_claim_whose_node_vanished_is_found() -> None:
+    """Its instance runs and costs money, and no pod comes there. One that leaves, or is stopped, is left alone."""
+    fresh = claim(2, registered_at=NOW - timedelta(seconds=100))
+    claims = (claim(1), fresh, claim(3, registered_at=None), claim(4, deleted_at=OLD), claim(5))
+    observations = world(
+        claims=claims,
+        instances=(*(instance(number) for number in range(1, 5)), instance(5, state="stopped")),
+        workflows=tuple(workflow(number) for number in range(1, 6)),
+    )
+    assert found(observations) == [("claim_without_node", "c-1")]
+    assert found(replace(observations, nodes=tuple(node(number) for number in range(1, 6)))) == []
+
+
+def test_a_node_that_came_in_place_of_the_registered_one_does_not_count() -> None:
+    """Registration is over, so nothing removes its taint. A Node that only lost its label is still the same Node."""
+    observations = world(claims=(claim(1),), instances=(instance(1),), workflows=(workflow(1),))
+    registered = claim(1).registered_at
+    assert registered is not None
+    late = node(1, created_at=registered + timedelta(hours=1), registered=False)
+    lost = [("claim_without_node", "c-1")]
+    assert found(replace(observations, nodes=(late,))) == lost
+    assert found(replace(observations, nodes=(replace(late, provider_id=""),))) == lost
+    for stays in (node(1, registered=False), replace(late, created_at=NOW - timedelta(seconds=100))):
+        assert found(replace(observations, nodes=(stays,))) == []
+    assert found(replace(observations, nodes=(node(1, name="other"), late))) == []
 
 
 def test_a_claim_without_workflow_is_found_after_its_grace() -> None:
@@ -344,6 +372,7 @@ def claims(draw: st.DrawFn) -> ObservedClaim:
         launched_at=draw(INSTANTS),
         provider_id=draw(st.sampled_from(["", provider_id(draw(NUMBERS))])),
         registered=draw(st.booleans()),
+        registered_at=draw(st.none() | INSTANTS),
         deleted_at=draw(st.none() | INSTANTS),
         terminating=draw(st.booleans()),
         finalizers=draw(st.sampled_from([(), (OURS,), ("x/y",), (OURS, "x/y")])),
@@ -425,7 +454,7 @@ def test_the_instance_that_a_claim_names_is_never_garbage(observations: Observat
 def test_a_healthy_fleet_of_any_age_gives_nothing(numbers: set[int], at: datetime) -> None:
     """A node that lives is never touched."""
     observations = world(
-        claims=tuple(claim(number, created_at=at, launched_at=at) for number in numbers),
+        claims=tuple(claim(number, created_at=at, launched_at=at, registered_at=at) for number in numbers),
         instances=tuple(instance(number, launched_at=at) for number in numbers),
         nodes=tuple(node(number, created_at=at) for number in numbers),
         workflows=tuple(workflow(number, started_at=at) for number in numbers),

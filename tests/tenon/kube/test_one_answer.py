@@ -33,6 +33,12 @@ def resized(requests: dict[str, str], *, conditions: tuple[Any, ...] = (), **sta
     )
 
 
+def resized_as_a_whole(requests: dict[str, str], **status: Any) -> dict[str, Any]:
+    """A pod that requests this for all its containers together and whose status says that."""
+    containers = [{"name": "c", "resources": {"requests": {"cpu": "500m"}}}]
+    return pod(spec={"containers": containers, "resources": {"requests": requests}}, status=status)
+
+
 def counted(body: dict[str, Any]) -> dict[str, int]:
     """The request of the pod."""
     return pod_of(body).pod.requests
@@ -61,6 +67,28 @@ def test_sch076_a_resize_that_the_node_can_never_make_counts_what_the_container_
     hold = {"allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "1"}}}
     assert counted(resized({"cpu": "8"}, conditions=(refused,), **hold))["cpu"] == 1000
     assert counted(resized({"cpu": "8"}, conditions=(waiting,), **hold))["cpu"] == 8000
+
+
+@pytest.mark.parametrize(
+    ("status", "cpu"),
+    [
+        ({}, 2000),
+        ({"resources": {"requests": {"cpu": "3"}}}, 3000),
+        ({"resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "4", "example.com/gpu": "1"}}, 4000),
+        ({"resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "1"}}, 2000),
+    ],
+)
+def test_sch076_a_resize_of_the_whole_pod_counts_the_larger_too(status: dict[str, Any], cpu: int) -> None:
+    """Its containers' extended resources are in its status too, and count as the containers request them."""
+    assert counted(resized_as_a_whole({"cpu": "2"}, **status)) == {"cpu": cpu, "pods": 1}
+
+
+def test_sch076_a_resize_of_the_whole_pod_that_the_node_can_never_make_counts_what_it_has() -> None:
+    refused = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+    waiting = refused | {"reason": "Deferred"}
+    hold = {"allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "1"}}}
+    assert counted(resized_as_a_whole({"cpu": "8"}, conditions=[refused], **hold))["cpu"] == 1000
+    assert counted(resized_as_a_whole({"cpu": "8"}, conditions=[waiting], **hold))["cpu"] == 8000
 
 
 def test_sch076_a_pod_that_shrinks_in_place_leaves_no_room_for_another_yet() -> None:

@@ -259,6 +259,7 @@ UDP_PORT = [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80, "proto
         ({"schedulerName": "default-scheduler"}, ""),
         ({"schedulerName": "volcano"}, "scheduler volcano"),
         ({"schedulingGates": [{"name": "quota"}]}, "gates"),
+        ({"schedulingGroup": {"podGroupName": "training"}}, "PodGroup"),
         ({"resourceClaims": [{"name": "gpu"}]}, "resource claims"),
         ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, "volumes"),
         ({"volumes": [{"name": "v", "ephemeral": {}}]}, "volumes"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -39,6 +40,18 @@ def test_sch070_a_pod_waits_for_the_pod_that_uses_its_claim_of_one_pod_at_a_time
     assert plan.unschedulable == {
         "default/new": NoPlace.of(
             "its volume claim default/token is ReadWriteOncePod and in use by pod default/old: stop that pod first"
+        )
+    }
+
+
+def test_sch070_a_pod_waits_until_a_terminating_pod_has_released_its_claim() -> None:
+    """kube-scheduler would leave the pod pending meanwhile, and a node for it would start in vain."""
+    present = replace(node("n"), terminating_users={"default/token": "default/old"})
+    plan = solve(problem([using("new"), using("other", "free")], pool(), nodes=[present]))
+    assert placed(plan) == {"other"}
+    assert plan.unschedulable == {
+        "default/new": NoPlace.of(
+            "its volume claim default/token is ReadWriteOncePod and in use by pod default/old, which is terminating"
         )
     }
 

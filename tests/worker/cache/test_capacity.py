@@ -9,12 +9,25 @@ from typing import Any
 import pytest
 
 from tenon.kube.limit_ranges import decode_limit_range
-from tenon.kube.records import ValueRecord
+from tenon.kube.records import PodRecord, ValueRecord
 from tenon.kube.taints import Taint
 from tenon.resources import Resources
+from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Node
+from tests.tenon.scheduling.builders import pool, problem
 from tests.worker.cache.cluster_state import NOW, STATUS, state
-from tests.worker.cache.objects import claim, daemonset, node, owned_by, pod, running, waiting
+from tests.worker.cache.objects import (
+    claim,
+    daemonset,
+    mounting,
+    node,
+    owned_by,
+    pod,
+    pvc,
+    running,
+    volume,
+    waiting,
+)
 from worker.cache.capacity import daemon_pods, scheduling_nodes
 from worker.cache.planned_places import planned_places
 from worker.cache.state import ClusterState
@@ -168,6 +181,13 @@ def test_what_is_leaving_takes_no_pods_sch_091(nodes: list[Any], claims: list[An
     assert scheduling_nodes(state(nodes=nodes, claims=claims), NOW) == []
 
 
+def test_sch090_an_initialized_claim_whose_node_vanished_offers_no_capacity() -> None:
+    """Nothing comes back there by itself, so pods that seemed to fit would wait for ever. Another node is its own."""
+    vanished = claim(status=STATUS, initialized="2026-01-01T00:00:00Z")
+    assert scheduling_nodes(state(claims=[vanished]), NOW) == []
+    assert [node.name for node in scheduling_nodes(state(nodes=[node()], claims=[vanished]), NOW)] == ["n"]
+
+
 def test_a_disruption_taint_without_a_command_only_keeps_pods_off_dis_66() -> None:
     """A node that leaves is deleted a moment after its taint."""
     disrupted = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
@@ -199,6 +219,31 @@ def test_daemon_requests_come_from_a_live_pod_sch_081() -> None:
     )
     (daemon,) = daemon_pods(result)
     assert daemon.requests == {"cpu": 250, "pods": 1}
+
+
+OLDER, NEWER = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
+
+
+def live_daemon(name: str, cpu: str, created: str, *, deleting: bool = False, **options: Any) -> PodRecord:
+    times = {"creationTimestamp": created, **({"deletionTimestamp": NEWER} if deleting else {})}
+    return running(name, f"node-of-{name}", cpu=cpu, meta=owned_by("DaemonSet", "uid-ds") | times, **options)
+
+
+@pytest.mark.parametrize(
+    ("live", "cpu"),
+    [
+        ([live_daemon("a", "100m", OLDER), live_daemon("b", "2", NEWER)], 2000),
+        ([live_daemon("a", "2", NEWER), live_daemon("b", "100m", OLDER)], 2000),
+        ([live_daemon("a", "100m", NEWER, deleting=True), live_daemon("b", "2", OLDER)], 2000),
+        ([live_daemon("a", "100m", NEWER, deleting=True)], 100),
+        ([live_daemon("a", "100m", OLDER), live_daemon("b", "2", NEWER, status={"phase": "Failed"})], 100),
+    ],
+    ids=["the newer is the last", "the newer is the first", "one is deleted", "each is deleted", "the newer has ended"],
+)
+def test_sch081_daemon_requests_come_from_the_newest_live_pod(live: list[PodRecord], cpu: int) -> None:
+    """During a rollout of the DaemonSet, the older ones run what no new node gets."""
+    (daemon,) = daemon_pods(state(daemonsets=[daemonset(cpu="")], pods=live))
+    assert daemon.requests["cpu"] == cpu
 
 
 def test_a_daemon_waits_for_labels_that_every_node_gets_sch_081() -> None:
@@ -281,6 +326,36 @@ def test_pods_that_rules_between_pods_count_are_listed_with_their_node_sch_052()
     nodes = {node.name: node for node in scheduling_nodes(state(nodes=[node("n"), leaving], pods=pods), NOW)}
     assert {name: [pod.name for pod in node.pods] for name, node in nodes.items()} == {"n": ["a"], "old": ["b"]}
     assert (nodes["n"].closed, nodes["old"].closed) == (False, True)
+
+
+def test_sch070_a_terminating_pod_uses_its_claim_of_one_pod_until_it_has_ended() -> None:
+    """kube-scheduler places no other pod with that claim before. A pod of a node that leaves gets its place early."""
+    names = ("token", "free", "moves")
+    deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    result = state(
+        nodes=[node("n"), node("leaving", meta=deleted)],
+        pods=[
+            running("ending", "n", meta=deleted, volumes=mounting("token")),
+            running("ended", "n", meta=deleted, status={"phase": "Failed"}, volumes=mounting("free")),
+            running("evicted", "leaving", meta=deleted, volumes=mounting("moves")),
+            running("other", "leaving"),
+            *(waiting(f"wants-{name}", volumes=mounting(name)) for name in names),
+        ],
+    )
+    for name in names:
+        record = pvc(name, volumeName=name, accessModes=["ReadWriteOncePod"])
+        result.storage.pvcs.on_event(record.key, record)
+        result.storage.volumes.on_event(name, volume(name))
+
+    def waits() -> dict[str, str]:
+        pods = [result.scheduling_pod(record) for record in result.pending()]
+        plan = solve(problem(pods, pool(), nodes=scheduling_nodes(result, NOW)))
+        return {key: str(reason) for key, reason in plan.unschedulable.items()}
+
+    use = "in use by pod ns/ending, which is terminating"
+    assert waits() == {"ns/wants-token": f"its volume claim ns/token is ReadWriteOncePod and {use}"}
+    result.pods.on_event("ns/ending", None)
+    assert waits() == {}
 
 
 def limit_range(name: str, *items: dict[str, Any], namespace: str = "kube-system") -> ValueRecord[Resources]:
