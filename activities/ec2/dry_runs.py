@@ -24,6 +24,7 @@ from tenon.ec2.launch.dry_runs import REASONS, Trial, trials_of
 from tenon.ec2.nodeclass.status import PASSED, CheckResult
 from tenon.ec2.refusals.errors import reason_for
 from tenon.ec2.refusals.scopes import PROFILE_APPEARS_WITHIN, PROFILE_INVALID, USER_DATA_TOO_LARGE
+from tenon.kube.requirements import Requirements
 from tenon.scheduling.model import InstanceType
 
 ALLOWED = "DryRunOperation"
@@ -65,11 +66,12 @@ class DryRuns:
         self._unknown_since: dict[str, float] = {}
         """The instance profiles of Tenon's own that EC2 does not know, and since when."""
 
-    def check(self, node_class: EC2NodeClass) -> CheckResult:
+    def check(self, node_class: EC2NodeClass, pool_requirements: Sequence[Requirements]) -> CheckResult:
         """Try out a launch of a resolved class. The result names each call that AWS refuses for lack of a right, and an
         instance profile that does not exist.
 
-        Another refusal says nothing about rights, and the launch itself would report it.
+        Another refusal says nothing about rights, and the launch itself would report it. ``pool_requirements`` are
+        those of each NodePool of the class, whose instance types are tried out.
 
         Raises:
             NewProfileError: EC2 does not know the class's instance profile yet. A launch would be refused, and a group
@@ -77,7 +79,8 @@ class DryRuns:
             EC2Error: AWS throttled a call or did not answer.
         """
         try:
-            trials = trials_of(node_class, self._cluster(node_class), self._instance_types(node_class))
+            cluster, instance_types = self._cluster(node_class), self._instance_types(node_class)
+            trials = list(trials_of(node_class, cluster, instance_types, pool_requirements))
         except UserDataTooLargeError as error:  # only with what a launch adds to it
             return CheckResult(USER_DATA_TOO_LARGE, str(error))
         refused = [refusal for trial in trials for refusal in self._refused(trial, node_class)]

@@ -5,7 +5,7 @@ Each part is looked up on its own, so that a refused call shows in the condition
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -26,6 +26,7 @@ from tenon.ec2.families.cluster import Cluster
 from tenon.ec2.nodeclass.status import PASSED, CheckResult, ResolvedNodeClass, ami, new_status
 from tenon.ec2.refusals.errors import PLACEMENT_GROUP_UNKNOWN
 from tenon.ec2.types.placement_groups import group_of
+from tenon.kube.requirements import Requirements
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import PlacementGroupTypeDef
@@ -139,7 +140,7 @@ class NodeClassResolver:
         refresh: Refresh,
         check_types: Callable[[], None],
         check_gated: ClassCheck,
-        dry_run: ClassCheck | None,
+        dry_run: Callable[[EC2NodeClass, Sequence[Requirements]], CheckResult] | None,
         reservations: CapacityReservations | None,
     ) -> None:
         """Set up the look-ups.
@@ -153,8 +154,8 @@ class NodeClassResolver:
             refresh: how long images, subnets and security groups are cached.
             check_types: raises EC2Error if EC2 does not describe its instance types.
             check_gated: checks what of a class needs a gate: expressions, and the sharing of GPUs.
-            dry_run: tries out the calls of a launch with a class that is ready otherwise; None if the operator
-                turned dry runs off.
+            dry_run: tries out the calls of a launch with a class that is ready otherwise, for NodePools with these
+                requirements; None if the operator turned dry runs off.
             reservations: finds capacity reservations; None without the gate ReservedCapacity.
         """
         self._reservations = reservations
@@ -170,8 +171,12 @@ class NodeClassResolver:
         self._clients = clients
         self._profiles = profiles
 
-    def resolve(self, node_class: EC2NodeClass, kubernetes_version: str) -> EC2NodeClassStatus:
+    def resolve(
+        self, node_class: EC2NodeClass, kubernetes_version: str, pool_requirements: Sequence[Requirements] = ()
+    ) -> EC2NodeClassStatus:
         """The class's new status. Missing resources and refused calls become conditions, not errors.
+
+        ``pool_requirements`` are those of each of its NodePools.
 
         Raises:
             UnansweredError: AWS throttled a call or did not answer.
@@ -233,7 +238,7 @@ class NodeClassResolver:
         status = new_status(node_class, resolved, cluster, utc_now())
         if (dry_run := self._dry_run) is not None and is_true(status.conditions, READY):
             with_status = node_class.model_copy(update={"status": status})
-            result, refused = lookup.part(VALIDATION_SUCCEEDED, lambda: dry_run(with_status), PASSED)
+            result, refused = lookup.part(VALIDATION_SUCCEEDED, lambda: dry_run(with_status, pool_requirements), PASSED)
             resolved = replace(resolved, dry_runs_result=refused if refused.reason else result)
             status = new_status(node_class, resolved, cluster, utc_now())
         if lookup.unanswered:

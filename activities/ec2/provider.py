@@ -116,13 +116,19 @@ class Ec2Provider:
         self._templates = LaunchTemplates(clients, cluster.name)
         self._launcher = Launcher(clients, self._instances, self._templates, mark_full=self._network.mark_full)
 
-    def resolve_node_class(self, node_class: EC2NodeClass, kubernetes_version: str = "") -> EC2NodeClassStatus:
+    def resolve_node_class(
+        self, node_class: EC2NodeClass, kubernetes_version: str = "", pool_requirements: Sequence[Requirements] = ()
+    ) -> EC2NodeClassStatus:
         """The class's new status with its conditions. Creates the instance profile if the class needs one.
+
+        ``pool_requirements`` are those of each of its NodePools, whose instance types dry runs try out.
 
         Raises:
             UnansweredError: AWS throttled a call or did not answer. The error has the status of what is known.
         """
-        return self._resolver.resolve(node_class, kubernetes_version or self.cluster.kubernetes_version)
+        return self._resolver.resolve(
+            node_class, kubernetes_version or self.cluster.kubernetes_version, pool_requirements
+        )
 
     def refresh_seconds(self, node_class: EC2NodeClass) -> float:
         """How soon to resolve a ready class again. Reservations end, and are created, at any time (ACT-01)."""

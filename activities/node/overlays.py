@@ -30,6 +30,7 @@ from tenon.kube.requirements import Requirements
 from tenon.provisioning.overlays import apply_overlays
 from tenon.provisioning.pools import is_dedicated
 from tenon.provisioning.readiness import usable_pools, why_class_unready
+from tenon.provisioning.static_capacity import usable_static_pools
 from tenon.scheduling.model import InstanceType
 
 Model = TypeVar("Model", bound=ApiModel)
@@ -102,10 +103,10 @@ class OverlaidTypes:
         ]
         pools = [pool for pool, _ in self._read(before, raw_pools, NodePool)]
         classes = {parsed.metadata.name: parsed for parsed, _ in self._read(before, raw_classes, EC2NodeClass)}
-        usable = usable_pools(pools, classes.get)
+        usable = [*usable_pools(pools, classes.get), *usable_static_pools(pools, classes.get)]
         names = {pool.metadata.name for pool in usable}
         overlaid = self._overlaid(usable, classes, overlays) if names & pool_names else {}
-        for pool in pools:  # static and deleted pools, which plans for pods leave out
+        for pool in pools:  # those that are being deleted, or are closed, although nodes of theirs are still launched
             name = pool.metadata.name
             if name in pool_names - names and not why_class_unready(pool, classes.get):
                 overlaid[name] = self._overlaid([pool, *usable], classes, overlays)[name]

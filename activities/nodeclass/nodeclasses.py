@@ -18,8 +18,9 @@ from activities.ec2.provider import Ec2Provider
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
+from activities.kubernetes.resources import CONTROLLERREVISIONS, EC2NODECLASSES, NODECLAIMS, NODEPOOLS
 from activities.nodeclass.cluster_version import ClusterVersion
+from activities.nodeclass.pool_requirements import pool_requirements
 from activities.nodeclass.warnings import publish_warnings
 from tenon.apis import labels
 from tenon.apis.common import Condition
@@ -57,12 +58,16 @@ class NodeClassActivities:
         ec2: Ec2Provider,
         version: ClusterVersion,
         now: Callable[[], datetime] = utc_now,
+        *,
+        namespace: str,
     ) -> None:
+        """``namespace`` is that of Tenon, where the versions of NodePools are recorded."""
         self._kube = kube
         self._recorder = recorder
         self._ec2 = ec2
         self._version = version
         self._now = now
+        self._namespace = namespace
         self._profiles_read: dict[str, datetime] = {}
         """UID of a class to the last time when its instance profiles were read."""
 
@@ -85,9 +90,10 @@ class NodeClassActivities:
             return NodeClassResult(message=await self._report_unreadable(raw, nodeclass_input.name, faults))
         await self._ensure_metadata(raw, node_class)
         version = await self._version.current()
+        requirements = pool_requirements(await self._kube.list(NODEPOOLS), nodeclass_input.name)
         unanswered: UnansweredError | None = None
         try:
-            status = await asyncio.to_thread(self._ec2.resolve_node_class, node_class, version)
+            status = await asyncio.to_thread(self._ec2.resolve_node_class, node_class, version, requirements)
         except UnansweredError as error:
             status, unanswered = error.status, error
         if status.to_dict() != (raw.get("status") or {}):
@@ -182,26 +188,31 @@ class NodeClassActivities:
             )
 
     async def _delete_unused_profiles(self, node_class: EC2NodeClass) -> None:
-        """Delete the instance profiles of the class's earlier roles that no instance has any more (ACT-05)."""
+        """Delete the instance profiles of the class's earlier roles that no instance has any more, and that no recorded
+        version of a NodePool has (ACT-05).
+        """
         uid, now = node_class.metadata.uid, self._now()
         if uid in self._profiles_read and now - self._profiles_read[uid] < PROFILES_EVERY:
             return
+        class_name = node_class.metadata.name
         unused: list[str] = []
         earlier: dict[str, list[str]] = {}
         try:
             # The profiles first: a NodeClaim that is read after them either names its profile or uses the current one.
             earlier = await asyncio.to_thread(self._ec2.earlier_profiles, node_class)
-            unused = unused_profiles(earlier, await self._users(node_class.metadata.name)) if earlier else []
+            if earlier:
+                users, recorded = await self._users(class_name), await self._recorded_profiles(class_name)
+                unused = unused_profiles(earlier, users, recorded)
             for name in unused:
                 await asyncio.to_thread(self._ec2.delete_profile, name, earlier[name])
                 log.info(
                     "An unused instance profile was deleted",
-                    extra={"ec2nodeclass": node_class.metadata.name, "instance-profile": name},
+                    extra={"ec2nodeclass": class_name, "instance-profile": name},
                 )
         except EC2Error as error:
             log.warning(
                 "The worker failed to delete unused instance profiles and retries later",
-                extra={"ec2nodeclass": node_class.metadata.name, "error": str(error)},
+                extra={"ec2nodeclass": class_name, "error": str(error)},
             )
             if error.retryable:
                 return
@@ -233,6 +244,16 @@ class NodeClassActivities:
         """The NodeClaims that reference the EC2NodeClass of this name, not an object of another kind."""
         claims = [ClaimRecord.of(claim) for claim in await self._kube.list(NODECLAIMS) if manages_claim(claim)]
         return [claim for claim in claims if claim.node_class == name]
+
+    async def _recorded_profiles(self, name: str) -> set[str]:
+        """The instance profiles of the class of this name in the versions of NodePools that are recorded."""
+        bodies = await self._kube.list(CONTROLLERREVISIONS, namespace=self._namespace, label_selector=labels.NODEPOOL)
+        classes = [(body.get("data") or {}).get("nodeClass") or {} for body in bodies]
+        return {
+            (recorded.get("status") or {}).get("instanceProfile") or ""
+            for recorded in classes
+            if recorded.get("name") == name
+        }
 
     async def _finalize(self, raw: JsonObject, node_class: EC2NodeClass | None) -> NodeClassResult:
         """Wait until no NodeClaim uses the class, then delete its launch templates and profile, and its finalizer."""

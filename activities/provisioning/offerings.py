@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 from activities.cluster_view.interfaces import ClusterView, Types
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -11,8 +12,10 @@ from tenon.apis.nodepool import NodePool
 from tenon.ec2.families.own_kubelet import with_own_kubelet
 from tenon.ec2.types.capacity_reservations import reservation_ids, without_taken
 from tenon.kube.offerings import OfferingKey
-from tenon.provisioning.overlays import Overlaid, apply_overlays
+from tenon.provisioning.overlays import Overlaid, PoolTypes, apply_overlays
 from tenon.provisioning.pools import is_dedicated
+from tenon.provisioning.readiness import usable_pools
+from tenon.provisioning.static_capacity import usable_static_pools
 from tenon.rollout.revisions import class_key
 from tenon.scheduling.model import InstanceType
 
@@ -25,13 +28,31 @@ async def instance_types_by_pool(
 ) -> Overlaid:
     """Each pool with its instance types. The EC2NodeClass of each pool must exist and be ready.
 
-    A place in a capacity reservation that a NodeClaim takes counts as used before EC2 counts it.
+    A NodeOverlay is refused for all of them if it conflicts with another in any NodePool that gets new nodes, whichever
+    pools are asked for. A launch refuses it too (`activities.node.overlays`).
     """
     overlays = view.overlays()
+    if not overlays:
+        return Overlaid(await _types_of(view, types, pools, unavailable), {})
+    names = {pool.metadata.name for pool in pools}
+    other_pools = [pool for pool in view.node_pools() if pool.metadata.name not in names]
+    usable = usable_pools(other_pools, view.node_class, view)
+    usable_static = usable_static_pools(other_pools, view.node_class, view)
+    pools_with_types = await _types_of(view, types, [*pools, *usable, *usable_static], unavailable, unpriced=True)
+    overlaid = await asyncio.to_thread(apply_overlays, pools_with_types, overlays)
+    return replace(overlaid, pools_with_types=overlaid.pools_with_types[: len(pools)])
+
+
+async def _types_of(
+    view: ClusterView, types: Types, pools: Sequence[NodePool], unavailable: Unavailable, *, unpriced: bool = False
+) -> PoolTypes:
+    """The types without overlays. A place in a capacity reservation that a NodeClaim takes counts as used before EC2
+    counts it.
+    """
     claims = view.reserved_claims()
 
     def read(node_class: EC2NodeClass, dedicated: bool) -> Sequence[InstanceType]:
-        instance_types = types.instance_types(node_class, unavailable, unpriced=bool(overlays), dedicated=dedicated)
+        instance_types = types.instance_types(node_class, unavailable, unpriced=unpriced, dedicated=dedicated)
         return without_taken(instance_types, claims) if reservation_ids(instance_types) else instance_types
 
     pools_with_types: list[tuple[NodePool, Sequence[InstanceType]]] = []
@@ -48,8 +69,4 @@ async def instance_types_by_pool(
         if key not in shared:  # the pools of a class share one list, so that overlays are matched against it once
             shared[key] = await asyncio.to_thread(read, own, dedicated)
         pools_with_types.append((pool, shared[key]))
-    return (
-        await asyncio.to_thread(apply_overlays, pools_with_types, overlays)
-        if overlays
-        else Overlaid(pools_with_types, {})
-    )
+    return pools_with_types

@@ -33,6 +33,7 @@ from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.refused_offerings import with_refused_offerings
 from tenon.provisioning.shortage_waits import dear_nodes, elsewhere, held_back, without_dear_types
 from tenon.provisioning.solving import solve_with_buffers
+from tenon.provisioning.static_capacity import usable_static_pools
 from tenon.rollout.revisions import class_key
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import InstanceType, Plan, Problem
@@ -137,23 +138,27 @@ class SolvedProblem:
 
 def decide(cluster: PlannedCluster, question: PlanQuestion, clock: Callable[[], float]) -> SolvedProblem:
     """Plan for the pods. ``clock`` measures the duration."""
-    pools_with_types = sold(usable_pools(cluster.node_pools(), cluster.node_class), cluster, question)
+    pools = usable_pools(cluster.node_pools(), cluster.node_class)
+    # An overlay that conflicts in a static NodePool is refused in all.
+    static = usable_static_pools(cluster.node_pools(), cluster.node_class) if question.overlays else []
+    sold_types = sold([*pools, *static], cluster, question)
     began = clock()
-    overlaid = apply_overlays(pools_with_types, question.overlays)
-    problem = problem_of(cluster, question.pods, overlaid.pools_with_types, question.policy, refused=question.refused)
+    overlaid = apply_overlays(sold_types, question.overlays)
+    pools_with_types = overlaid.pools_with_types[: len(pools)]
+    problem = problem_of(cluster, question.pods, pools_with_types, question.policy, refused=question.refused)
     problem = with_spot_scores(with_commitments(problem, question.coverage.remaining), question.scores_of)
     placed, tables = placed_by_kube_scheduler(problem), TypeTables()
     plan = with_pool_reasons(
-        _planned(problem, placed, cluster, question, overlaid.pools_with_types, tables), cluster, question.pods
+        _planned(problem, placed, cluster, question, pools_with_types, tables), cluster, question.pods
     )
     seconds = clock() - began
     notes = [f"NodeOverlay {name} is left out: {why}" for name, why in sorted(overlaid.refused.items())]
-    overlaps = overlap_notes(overlapping([pool for pool, _ in pools_with_types], cluster.node_class))
+    overlaps = overlap_notes(overlapping(pools, cluster.node_class))
     notes += overlaps[:MAX_OVERLAP_NOTES]
     placed_keys = {pod.key for pods in (*plan.placements.values(), *(c.pods for c in plan.claims)) for pod in pods}
     lost = [f"pod {key}: {why}" for key, why in lost_disks(problem).items() if key in placed_keys]
     notes += lost[:MAX_LOST_NOTES]
-    return SolvedProblem(problem, plan, seconds, notes, overlaps, overlaid.pools_with_types, tables)
+    return SolvedProblem(problem, plan, seconds, notes, overlaps, pools_with_types, tables)
 
 
 def _planned(

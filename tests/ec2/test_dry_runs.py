@@ -17,10 +17,12 @@ from activities.ec2.provider import Ec2Provider
 from activities.ec2.ttl_cache import Refresh
 from sandbox.ec2.authorization.identities import POLICY
 from sandbox.ec2.faults import Fault
+from tenon.apis import labels
 from tenon.apis.common import Condition
 from tenon.apis.conditions import get_condition
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
 from tenon.ec2.launch.dry_runs import MOST_RESERVATIONS
+from tenon.kube.requirements import Requirements
 from tests.ec2.samples import node_class
 
 if TYPE_CHECKING:
@@ -226,6 +228,20 @@ def test_aws167_of_many_reservations_only_the_first_are_tried_out(fresh: Ec2Prov
         server.world.reservations.create(instance_type="m5.large", zone="us-west-2a", total=1, tags={"team": "a"})
     fresh.resolve_node_class(written(capacityReservationSelectorTerms=[{"tags": {"team": "a"}}]))
     assert len(asked(server)) == len(CALLS) + MOST_RESERVATIONS
+
+
+def test_aws167_types_that_no_node_pool_selects_are_not_tried_out(fresh: Ec2Provider, server: Server) -> None:
+    """Not into their capacity reservations either. Which capacity types a NodePool takes does not count."""
+    server.world.reservations.create(instance_type="m5.large", zone="us-west-2a", total=1, tags={"team": "a"})
+    terms = [
+        {"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": ["c5"]},
+        {"key": labels.CAPACITY_TYPE, "operator": "In", "values": [labels.RESERVED]},
+    ]
+    written_class = written(capacityReservationSelectorTerms=[{"tags": {"team": "a"}}])
+    fresh.resolve_node_class(written_class, pool_requirements=[Requirements.from_terms(terms)])
+    calls = server.world.calls.listing()
+    types = [call["parameters"]["InstanceType"] for call in calls if call["action"] == "RunInstances"]
+    assert [instance_type.partition(".")[0] for instance_type in types] == ["c5"]
 
 
 def test_set27_dry_runs_can_be_turned_off(clients: Ec2, server: Server) -> None:

@@ -21,4 +21,8 @@ def claim(profile: str) -> ClaimRecord:
     ids=["no node", "one is used", "both are used", "a node may have any"],
 )
 def test_act05_a_profile_that_no_node_has_is_unused(profiles: list[str], expected: list[str]) -> None:
-    assert unused_profiles(["old", "new"], [claim(profile) for profile in profiles]) == expected
+    assert unused_profiles(["old", "new"], [claim(profile) for profile in profiles], []) == expected
+
+
+def test_act05_a_profile_of_a_recorded_version_is_used() -> None:
+    assert unused_profiles(["old", "new"], [], ["old", ""]) == ["new"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,15 +13,20 @@ from prometheus_client import REGISTRY
 from activities.ec2.client import Ec2
 from activities.ec2.nodeclass import UnansweredError
 from activities.ec2.provider import Ec2Provider
-from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
+from activities.kubernetes.resources import CONTROLLERREVISIONS, EC2NODECLASSES, NODECLAIMS, NODEPOOLS
 from activities.nodeclass.cluster_version import ClusterVersion
 from activities.nodeclass.nodeclasses import NodeClassActivities
+from sandbox.ec2.authorization.identities import POLICY
 from sandbox.ec2.consistency import Delays
 from sandbox.ec2.faults import Fault
 from tenon.apis import labels
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.nodepool import NodePool
 from tenon.messages.nodeclass import NodeClassInput, NodeClassResult
+from tenon.rollout.revisions import revision_of, to_object
 from tests.activities.node.fake_kube import Clock, FakeKube, Recorder
 from tests.ec2.samples import node_class
+from tests.tenon.apis.case import NODEPOOL, edited, term
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
@@ -39,10 +46,19 @@ class World:
         self.kube.add(EC2NODECLASSES, written)
         version = ClusterVersion(provider.cluster.kubernetes_version, cast("Any", None))
         self.clock = Clock()
-        self._activities = NodeClassActivities(cast("Any", self.kube), self.recorder, provider, version, self.clock)
+        self._activities = NodeClassActivities(
+            cast("Any", self.kube), self.recorder, provider, version, self.clock, namespace="tenon"
+        )
 
     async def resolve(self) -> NodeClassResult:
         return await self._activities.resolve(NodeClassInput(cluster="sandbox", name=self.name))
+
+    def put_pool(self, name: str, family: str, node_class_name: str = "") -> None:
+        """A NodePool of the class, or of another one, that selects the instance types of one family."""
+        requirements = [term("karpenter.k8s.aws/instance-family", "In", family)]
+        pool = edited(NODEPOOL, {"template/spec/requirements": requirements})
+        pool["spec"]["template"]["spec"]["nodeClassRef"]["name"] = node_class_name or self.name
+        self.kube.add(NODEPOOLS, {**pool, "metadata": {"name": name}})
 
     async def conditions(self) -> dict[str, tuple[str, str, str]]:
         node_class = await self.kube.get(EC2NODECLASSES, self.name) or {}
@@ -50,6 +66,58 @@ class World:
             condition["type"]: (condition["status"], condition["reason"], condition["message"])
             for condition in node_class["status"]["conditions"]
         }
+
+
+@pytest.fixture
+def only_types(server: Server) -> Iterator[Callable[[str], None]]:
+    """Denies the worker all instance types but those that match a pattern, until the test ends."""
+
+    def deny_others(pattern: str) -> None:
+        document: dict[str, Any] = json.loads(POLICY.read_text())
+        statement = {"Effect": "Deny", "Action": "ec2:RunInstances", "Resource": "arn:aws:ec2:*:*:instance/*"}
+        document["Statement"].append({**statement, "Condition": {"StringNotLike": {"ec2:InstanceType": pattern}}})
+        server.world.judge.replace("sandbox", json.dumps(document))
+
+    yield deny_others
+    server.world.judge.replace("sandbox", None)
+
+
+async def test_aws167_a_dry_run_has_an_instance_type_that_a_node_pool_of_the_class_selects(
+    provider: Ec2Provider, only_types: Callable[[str], None]
+) -> None:
+    """A policy may allow only these. What passed for other requirements of the NodePool does not count."""
+    world = World(provider, "few-types")
+    only_types("m5.*")
+    world.put_pool("of-another-class", "t3", "other")
+    world.put_pool("web", "m5")
+    assert (await world.resolve()).ready
+    world.put_pool("web", "c5")
+    assert not (await world.resolve()).ready
+    assert (await world.conditions())["ValidationSucceeded"][:2] == ("False", "RunInstancesAuthCheckFailed")
+    world.put_pool("web", "m5")
+    assert (await world.resolve()).ready
+
+
+async def test_aws167_without_a_node_pool_that_selects_a_type_a_dry_run_has_the_cheapest_of_all(
+    provider: Ec2Provider, server: Server
+) -> None:
+    """One that is deleted or invalid selects none, and neither does one whose types the class does not have."""
+    world = World(provider, "no-types")
+
+    def tried() -> set[str]:
+        calls = server.world.calls.listing()
+        return {call["parameters"]["InstanceType"] for call in calls if call["action"] == "RunInstances"}
+
+    assert (await world.resolve()).ready
+    cheapest = tried()
+    for name, family in (("ends", "m5"), ("invalid", "m5"), ("unknown", "no-such-family")):
+        world.put_pool(name, family)
+    world.kube.objects["nodepools", "", "ends"]["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
+    world.kube.objects["nodepools", "", "invalid"]["spec"]["weight"] = 0
+    await world.kube.patch(EC2NODECLASSES, "no-types", {"spec": {"tags": {"tried": "again"}}})
+    server.world.calls.clear()
+    assert (await world.resolve()).ready
+    assert tried() == cheapest
 
 
 async def test_ecs7_a_refusal_is_on_the_class_with_an_event(provider: Ec2Provider, server: Server) -> None:
@@ -275,6 +343,29 @@ async def test_act05_the_profile_of_an_earlier_role_goes_with_its_last_node(
     assert clients.iam.get_instance_profile(InstanceProfileName=value)
 
 
+async def test_act05_the_profile_of_a_version_that_is_recorded_stays(provider: Ec2Provider, clients: Ec2) -> None:
+    """A NodePool that keeps its version launches more nodes with it, also when the last node of it is gone."""
+    other, world = World(provider, "new-role"), World(provider, "held")
+    for item in (other, world):
+        assert (await item.resolve()).ready
+    read = EC2NodeClass.model_validate(await world.kube.get(EC2NODECLASSES, "held"))
+    new_profile = ((await other.kube.get(EC2NODECLASSES, "new-role")) or {})["status"]["instanceProfile"]
+    world.put_pool("web", "m5")
+    pool = NodePool.model_validate(await world.kube.get(NODEPOOLS, "web"))
+    recorded = world.kube.add(CONTROLLERREVISIONS, to_object(revision_of(pool, read), "tenon", 1))
+
+    async def exists_later() -> bool:
+        world.clock.instant += timedelta(minutes=30)
+        assert (await world.resolve()).ready
+        profiles = clients.iam.list_instance_profiles()["InstanceProfiles"]
+        return read.status.instance_profile in {profile["InstanceProfileName"] for profile in profiles}
+
+    await world.kube.patch(EC2NODECLASSES, "held", {"spec": {"role": None, "instanceProfile": new_profile}})
+    assert await exists_later()
+    await world.kube.delete(CONTROLLERREVISIONS, recorded["metadata"]["name"], namespace="tenon")
+    assert not await exists_later()
+
+
 async def test_ec10_user_data_of_nearly_the_most_that_ec2_takes_is_warned_of(provider: Ec2Provider) -> None:
     world = World(provider, "large")
     await world.kube.patch(EC2NODECLASSES, "large", {"spec": {"userData": "#!/bin/bash\n" + "#" * 13000}})
@@ -283,6 +374,20 @@ async def test_ec10_user_data_of_nearly_the_most_that_ec2_takes_is_warned_of(pro
     await world.kube.patch(EC2NODECLASSES, "large", {"spec": {"userData": "#!/bin/bash\n" + "#" * 14800}})
     assert (await world.resolve()).ready
     assert "UserDataNearLimit" in world.recorder.reasons()
+
+
+async def test_ec10_user_data_that_only_a_launch_makes_too_large_is_on_the_class(provider: Ec2Provider) -> None:
+    world = World(provider, "too-large")
+    script = "#!/bin/bash\n"
+    await world.kube.patch(EC2NODECLASSES, "too-large", {"spec": {"userData": script}})
+    assert (await world.resolve()).ready
+    small = EC2NodeClass.model_validate(await world.kube.get(EC2NODECLASSES, "too-large"))
+    room = 16384 - provider.user_data_bytes(small) - 10
+    await world.kube.patch(EC2NODECLASSES, "too-large", {"spec": {"userData": script + "#" * room}})
+    assert not (await world.resolve()).ready
+    status, reason, message = (await world.conditions())["ValidationSucceeded"]
+    assert (status, reason) == ("False", "UserDataSizeLimitExceeded")
+    assert "EC2 takes at most 16384" in message
 
 
 async def test_act17_each_change_of_a_condition_is_counted_and_an_event(provider: Ec2Provider, server: Server) -> None:

@@ -238,7 +238,9 @@ def io_activities(
         namespace=own_namespace(),
     )
     reboots = RebootActivities(clients.kube, clients.recorder, clients.ec2)
-    classes = NodeClassActivities(clients.kube, clients.recorder, clients.ec2, clients.version)
+    classes = NodeClassActivities(
+        clients.kube, clients.recorder, clients.ec2, clients.version, namespace=own_namespace()
+    )
     return by_lane(
         [
             *node.all(),

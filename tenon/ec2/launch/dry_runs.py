@@ -15,6 +15,7 @@ from tenon.ec2.families.cluster import Cluster
 from tenon.ec2.launch.filters import NoOfferingError
 from tenon.ec2.launch.request import LaunchPlan, plan_launch
 from tenon.ec2.launch.template import tag_list
+from tenon.kube.requirements import Requirements
 from tenon.scheduling.model import InstanceType
 
 REASONS = {
@@ -50,14 +51,27 @@ class Trial:
         return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def trials_of(node_class: EC2NodeClass, cluster: Cluster, instance_types: Sequence[InstanceType]) -> Iterator[Trial]:
+def trials_of(
+    node_class: EC2NodeClass,
+    cluster: Cluster,
+    instance_types: Sequence[InstanceType],
+    pool_requirements: Sequence[Requirements] = (),
+) -> Iterator[Trial]:
     """Yield the trials of a resolved class: of its cheapest on-demand instance type, and of its capacity reservations.
 
     EC2 judges the rights on a reservation at RunInstances only. There is no trial of what the class cannot buy.
 
+    Args:
+        node_class: the class.
+        cluster: the cluster that its nodes join.
+        instance_types: what the class can buy.
+        pool_requirements: those of each of its NodePools. Only types that one of them selects are tried out, because
+            a policy may allow no others. If they select none, all types are.
+
     Raises:
         ValueError: the class's user data cannot be rendered.
     """
+    instance_types = [kind for kind in instance_types if _is_selected(kind, pool_requirements)] or instance_types
     cheapest = sorted(instance_types, key=lambda kind: (_price(kind), kind.name))
     on_demand = (_trial(node_class, cluster, instance_type, labels.ON_DEMAND) for instance_type in cheapest)
     first_trial = next(filter(None, on_demand), None)
@@ -75,6 +89,12 @@ def trials_of(node_class: EC2NodeClass, cluster: Cluster, instance_types: Sequen
         trial = _trial(node_class, cluster, replace(instance_type, offerings=(free,)), labels.RESERVED)
         if trial is not None:
             yield replace(trial, operations=("RunInstances",))
+
+
+def _is_selected(kind: InstanceType, pool_requirements: Sequence[Requirements]) -> bool:
+    """Whether a NodePool selects the type. In which capacity type does not count: each trial has its own."""
+    own = Requirements.of(*(item for item in kind.requirements.values() if item.key != labels.CAPACITY_TYPE))
+    return any(own.intersects(requirements) for requirements in pool_requirements)
 
 
 def _trial(node_class: EC2NodeClass, cluster: Cluster, instance_type: InstanceType, capacity_type: str) -> Trial | None:

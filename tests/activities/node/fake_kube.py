@@ -165,8 +165,9 @@ class FakeKube:
             if plural == resource.plural and (not namespace or space == namespace)
         ]
         if label_selector:
-            label, value = label_selector.split("=")
-            objs = [obj for obj in objs if (obj["metadata"].get("labels") or {}).get(label) == value]
+            label, _, value = label_selector.partition("=")
+            values = ((obj, (obj["metadata"].get("labels") or {}).get(label)) for obj in objs)
+            objs = [obj for obj, present in values if (present == value if value else present is not None)]
         if field_selector:
             field, value = field_selector.split("=")
             assert (resource, field) == (PODS, "spec.nodeName")

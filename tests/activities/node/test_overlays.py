@@ -126,6 +126,18 @@ async def test_a_static_pool_is_seen_with_its_overlays_too() -> None:
     assert set((await at.prices(labels.PRICE_OVERLAY_APPLIED, pool="static")).values()) == {4.0}
 
 
+async def test_no06_a_conflict_in_a_static_pool_refuses_an_overlay_at_every_launch() -> None:
+    """As in plans, and as the condition of the overlay says."""
+    at = World()
+    for name in ("static", "other-static"):
+        at.kube.add(NODEPOOLS, {**edited(NODEPOOL, {"replicas": 1}), "metadata": {"name": name}})
+    at.overlay("z", term(labels.NODEPOOL, "In", "static"), price="3")
+    at.overlay("a", price="5")
+    for pool in ("default", "other-static"):
+        assert await at.prices(labels.PRICE_OVERLAY_APPLIED, pool=pool) == {"m5.large": 0.1, "c5.large": 0.08}
+    assert set((await at.prices(labels.PRICE_OVERLAY_APPLIED, pool="static")).values()) == {3.0}
+
+
 async def test_a_burst_of_launches_reads_the_cluster_twice_at_most() -> None:
     """NO-08: each launch for itself would read and compare for minutes, and none be done in time."""
     at = World()

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from activities.provisioning.offerings import instance_types_by_pool
 from tenon.apis import labels
 from tenon.apis.nodeoverlay import NodeOverlay
+from tests.activities.provisioning.fake_view import FakeTypes, FakeView, node_pool
 from tests.activities.provisioning.setting import BATCH, Setting
 from tests.tenon.apis.case import edited, term
 from tests.tenon.apis.sample_overlay import BASE
 from tests.tenon.scheduling.builders import pod
 
 
-def overlay(*requirements: dict[str, Any], **spec: Any) -> NodeOverlay:
+def overlay(*requirements: dict[str, Any], name: str = "o", **spec: Any) -> NodeOverlay:
     manifest = edited(BASE, {"requirements": list(requirements), **spec})
-    return NodeOverlay.model_validate({**manifest, "metadata": {"name": "o"}})
+    return NodeOverlay.model_validate({**manifest, "metadata": {"name": name}})
 
 
 async def planned(at: Setting) -> tuple[float, set[str], dict[str, str]]:
@@ -57,3 +59,34 @@ async def test_a_pod_that_waits_for_a_resource_is_planned_when_an_overlay_gives_
     assert at.batcher.undecided() == []
     at.view.node_overlays = [overlay(capacity={"example.com/slots": "4"})]
     assert len(at.batcher.undecided()) == 1
+
+
+async def test_no06_a_plan_leaves_out_an_overlay_that_conflicts_in_a_static_pool() -> None:
+    at = Setting(pod("a"))
+    at.view.node_overlays = [
+        overlay(term(labels.INSTANCE_TYPE, "In", "r5.16xlarge"), name="a", price="0.001"),
+        overlay(term(labels.NODEPOOL, "In", "fixed"), name="z", price="3"),
+    ]
+    at.view.pools = [node_pool(), node_pool("fixed", {"replicas": 1})]
+    price, _, annotations = await planned(at)
+    assert price > 0.001
+    assert labels.PRICE_OVERLAY_APPLIED not in annotations
+
+
+async def test_no06_what_one_pool_buys_does_not_depend_on_the_pools_that_are_asked_for() -> None:
+    """Controllers that buy for one NodePool ask for that only, in a version that `node_pools` may lack."""
+    view = FakeView()
+    view.pools = [node_pool("one"), node_pool("other")]
+    view.node_overlays = [
+        overlay(name="a", price="5"),
+        overlay(term(labels.NODEPOOL, "In", "other"), name="z", price="3"),
+    ]
+    version_of_one = node_pool("one", {"template/metadata/labels": {"team": "a"}})
+    overlaid = await instance_types_by_pool(view, FakeTypes(), [version_of_one])
+    ((pool_, types),) = overlaid.pools_with_types
+    assert pool_ is version_of_one
+    assert {offering.price for kind in types for offering in kind.offerings}.isdisjoint({3.0, 5.0})
+    assert overlaid.refused.keys() == {"a"}
+    view.pools = [node_pool("one")]
+    overlaid = await instance_types_by_pool(view, FakeTypes(), [version_of_one])
+    assert overlaid.refused == {}

@@ -15,6 +15,7 @@ from temporalio.client import Client
 from activities import metrics
 from activities.ec2.nodeclass import UnansweredError
 from activities.kubernetes.events import EventPublisher
+from activities.nodeclass.pool_requirements import pool_requirements
 from activities.nodeclass.warnings import WarningSource, publish_warnings
 from activities.reported_gauges import end_all_but, report
 from tenon.apis.conditions import READY, get_condition
@@ -24,6 +25,7 @@ from tenon.apis.teardown import is_torn_down
 from tenon.apis.validation import parse
 from tenon.ec2.families.cluster import Cluster
 from tenon.kube.records import ObjectRecord
+from tenon.kube.requirements import Requirements
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.controllers.base import ObjectController, backoff
@@ -40,8 +42,10 @@ class Resolver(WarningSource, Protocol):
 
     cluster: Cluster
 
-    def resolve_node_class(self, node_class: EC2NodeClass, kubernetes_version: str = "") -> EC2NodeClassStatus:
-        """The class's new status. Blocking."""
+    def resolve_node_class(
+        self, node_class: EC2NodeClass, kubernetes_version: str = "", pool_requirements: Sequence[Requirements] = ()
+    ) -> EC2NodeClassStatus:
+        """The class's new status. ``pool_requirements`` are those of each of its NodePools. Blocking."""
         ...
 
     def refresh_seconds(self, node_class: EC2NodeClass) -> float:
@@ -123,8 +127,11 @@ class NodeClassRefreshController(ObjectController):
         hashes = ec2nodeclass_hashes(node_class, self._ec2.cluster.ca_bundle)
         if any(record.annotations.get(key) != value for key, value in hashes.items()):
             return True
+        requirements = pool_requirements((pool.body for pool in self._cache.pools), record.name)
         try:
-            status = await asyncio.to_thread(self._ec2.resolve_node_class, node_class, await self._version())
+            status = await asyncio.to_thread(
+                self._ec2.resolve_node_class, node_class, await self._version(), requirements
+            )
         except UnansweredError as error:
             status = error.status  # the parts that AWS answered; the others are as before, and need no poke
         return bool(status.to_dict() != (record.body.get("status") or {}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, cast
 
 import pytest
@@ -20,7 +20,9 @@ from tenon.apis.hashing import ec2nodeclass_hashes
 from tenon.ec2.families.cluster import Cluster
 from tenon.kube.decode import decode_object
 from tenon.kube.records import ObjectRecord
+from tenon.kube.requirements import Requirements
 from tests.activities.node.world import World
+from tests.tenon.apis.case import NODEPOOL, edited, term
 from tests.worker.background import in_background
 from tests.worker.cache.objects import metadata
 from tests.worker.fake_temporal import Cache, FakeTemporal
@@ -57,10 +59,14 @@ class Aws:
         self.status = status("subnet-1")
         self.answers = True
         self.versions: list[str] = []
+        self.pool_requirements: Sequence[Requirements] = ()
         self.user_data = 100
 
-    def resolve_node_class(self, node_class: EC2NodeClass, kubernetes_version: str = "") -> EC2NodeClassStatus:
+    def resolve_node_class(
+        self, node_class: EC2NodeClass, kubernetes_version: str = "", pool_requirements: Sequence[Requirements] = ()
+    ) -> EC2NodeClassStatus:
         self.versions.append(kubernetes_version)
+        self.pool_requirements = pool_requirements
         present_status = EC2NodeClassStatus.model_validate(self.status)
         if not self.answers:
             raise UnansweredError(present_status, EC2Error("RequestLimitExceeded", "slow down", retryable=True))
@@ -120,6 +126,19 @@ async def test_set29_a_class_is_looked_at_as_often_as_the_settings_say_and_costs
         await asyncio.sleep(3 * REFRESH_SECONDS + MARGIN)
         assert aws.versions == ["1.37"] * 3
         assert pokes(temporal) == 0
+
+
+async def test_aws167_a_look_tries_out_what_the_node_pools_of_the_class_select() -> None:
+    """As the activity does. Otherwise each look would find another status, and poke the workflow again."""
+    cache, aws = Cache(), Aws()
+    cache.nodeclasses.on_event("default", stored(aws, aws.status))
+    pool = edited(NODEPOOL, {"template/spec/requirements": [term(labels.INSTANCE_TYPE, "In", "m5.large")]})
+    pool["metadata"] = metadata("web", generation=1)
+    cache.pools.on_event("web", decode_object(json.dumps(pool).encode()))
+    async with looking(cache, aws):
+        await asyncio.sleep(REFRESH_SECONDS + MARGIN)
+    (requirements,) = aws.pool_requirements
+    assert requirements[labels.INSTANCE_TYPE].values == ("m5.large",)
 
 
 async def test_act01_a_class_whose_subnets_changed_is_resolved_and_then_rests() -> None:

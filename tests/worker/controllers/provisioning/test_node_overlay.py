@@ -102,6 +102,17 @@ async def test_no06_the_later_of_two_equals_is_reported_and_applies_once_the_oth
         assert server.says("a")["Ready"] == ("True", "Ready")
 
 
+async def test_no06_a_conflict_in_a_static_pool_is_reported() -> None:
+    async with keeping() as (cache, server):
+        static = {**edited(NODEPOOL, {"replicas": 1}), "metadata": metadata("fixed", generation=1)}
+        cache.pools.on_event("fixed", decode_object(json.dumps(static).encode()))
+        for name, price in (("a", "1"), ("z", "2")):
+            server.overlay(name, requirements=[term(labels.NODEPOOL, "In", "fixed")], price=price)
+        await asyncio.sleep(MOMENT)
+        assert server.says("z")["Ready"] == ("True", "Ready")
+        assert server.says("a")["ValidationSucceeded"] == ("False", "Conflict")
+
+
 async def test_no06_an_invalid_stored_overlay_is_reported_and_has_no_effect() -> None:
     async with keeping(z="2") as (cache, server):
         server.overlay("broken", price="1", priceAdjustment="+1")

@@ -23,7 +23,8 @@ from tenon.messages.node import Removal
 from tenon.node.leave_text import recorded
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.static_capacity import MAX_CHANGES
-from tests.tenon.apis.case import NODEPOOL, edited
+from tests.tenon.apis.case import NODEPOOL, edited, term
+from tests.tenon.apis.sample_overlay import BASE
 from tests.worker.cache.objects import claim, metadata, node, running
 from tests.worker.fake_temporal import Cache
 from tests.worker.static_nodepool_server import MOMENT, ApiServer, CountingCache, keeping, served, settle
@@ -115,6 +116,29 @@ async def test_nc07_another_controllers_claims_are_no_replicas_of_a_pool() -> No
         await settle()
         assert len(server.deleted) == 1
         assert set(server.deleted) <= set(server.created)
+
+
+async def test_no06_a_replica_is_planned_without_an_overlay_that_conflicts_in_another_pool() -> None:
+    """Its launch sees that conflict too, and would find no type that has what the plan counted on."""
+    server = served(1, **ONLY_M5_LARGE)
+
+    def add(name: str, requirement: dict[str, Any], **changes: Any) -> None:
+        overlay = {**edited(BASE, {"requirements": [requirement], **changes}), "metadata": metadata(name)}
+        server.cache.overlays.on_event(name, decode_object(json.dumps(overlay).encode()))
+
+    add("a", term(labels.INSTANCE_TYPE, "In", "m5.large"), priceAdjustment="-50%", capacity={"example.com/slots": "1"})
+    add("b", term(labels.NODEPOOL, "In", "default"), priceAdjustment="+10%")
+    pool = {**NODEPOOL, "metadata": metadata("default", generation=1)}
+    server.cache.pools.on_event("default", decode_object(json.dumps(pool).encode()))
+    overlay_annotations = {labels.PRICE_OVERLAY_APPLIED, labels.CAPACITY_OVERLAY_APPLIED}
+    async with keeping(server):
+        (first,) = server.created
+        assert not overlay_annotations & server.claims[first]["metadata"]["annotations"].keys()
+        server.cache.pools.on_event("default", None)
+        server.put_pool(2, **ONLY_M5_LARGE)
+        await settle()
+        (second,) = set(server.created) - {first}
+        assert overlay_annotations <= server.claims[second]["metadata"]["annotations"].keys(), "nothing conflicts"
 
 
 async def test_a_cache_that_hears_nothing_makes_nothing_twice() -> None:
