@@ -62,6 +62,11 @@ NO_DATE = (
     "day that exists"
 )
 
+NOT_OF_TYPES = (
+    "minValues count only labels that instance types have, and none has {0}, so this NodePool launches no node unless "
+    "MIN_VALUES_POLICY is BestEffort: remove minValues"
+)
+
 
 def warnings_of(sound: Sound, classes: Collection[str]) -> Iterator[Diagnostic]:
     """Yield all warnings for objects that have no faults.
@@ -168,7 +173,7 @@ def _unknown_values(item: Item, manifest: Mapping[str, Any], pool: NodePool) -> 
 
 
 def _of_pool(item: Item, pool: NodePool, classes: Collection[str]) -> Iterator[Diagnostic]:
-    """Warn about a class that the input lacks although it has others, and about limits that allow no node."""
+    """Warn about a class that the input lacks although it has others, and about what allows no node."""
     moves = moves_of(item.kind, item.api_version, "NodePool")
     name = pool.spec.template.spec.node_class_ref.name
     if classes and name not in classes:
@@ -182,6 +187,9 @@ def _of_pool(item: Item, pool: NodePool, classes: Collection[str]) -> Iterator[D
         if sentence := foreign_label(term.key):
             path = old_path(("spec", "template", "spec", "requirements", index, "key"), moves)
             yield _warning(item, path, sentence)
+        if term.min_values and labels.ALIASES.get(term.key, term.key) not in labels.WELL_KNOWN:
+            path = old_path(("spec", "template", "spec", "requirements", index, "minValues"), moves)
+            yield _warning(item, path, NOT_OF_TYPES.format(term.key))
     for index, budget in enumerate(pool.spec.disruption.budgets):
         if budget.schedule is not None and not has_a_date(budget.schedule):
             path = old_path(("spec", "disruption", "budgets", index, "schedule"), moves)

@@ -180,10 +180,8 @@ def with_default_values(
             continue
         if requirement.complement:
             value = _some_value(requirement, f"{template.pool.name}/{min(pod.uid or pod.key for pod in pods)}")
-        elif (requirement.min_values or 0) <= 1:
-            value = requirement.values[0]
         else:
-            continue  # the API server refuses a NodeClaim that lists fewer values than its minValues
+            value = requirement.values[0]
         changed[key] = requirement.intersection(Requirement.new(key, IN, (value,)))
     return Requirements(changed)
 

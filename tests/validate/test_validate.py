@@ -11,6 +11,7 @@ from rich.console import Console
 
 from cli.validate import show
 from tenon.manifests.checking import check
+from tenon.manifests.warnings import NOT_OF_TYPES
 from tests.convert.running import validate
 from tests.validate.findings import BETA, PROVISIONER, faults, warnings
 from tests.validate.slips import CLASS, POOL, SLIPS, SOUND, Slip
@@ -138,6 +139,15 @@ def test_a_class_that_only_a_pool_names_is_warned_of() -> None:
 def test_a_limit_that_allows_no_node_is_warned_of() -> None:
     limited = POOL.replace("spec:\n", 'spec:\n  limits: {cpu: "0", memory: 10Gi}\n', 1)
     assert warnings(limited) == [(6, "a limit of 0 cpu keeps this NodePool from launching any node")]
+
+
+def test_sch031_min_values_that_no_instance_type_can_meet_are_warned_of() -> None:
+    requirement = "{key: KEY, operator: Exists, minValues: 2}"
+    pool = POOL.replace("requirements:\n", f"requirements:\n        - {requirement}\n", 1)
+    assert requirement in pool
+    (warning,) = warnings(pool.replace("KEY", "example.com/team"))
+    assert warning == (pool[: pool.index("KEY")].count("\n") + 1, NOT_OF_TYPES.format("example.com/team"))
+    assert warnings(pool.replace("KEY", "karpenter.k8s.aws/instance-family")) == []
 
 
 def test_an_object_that_is_there_twice_is_warned_of() -> None:

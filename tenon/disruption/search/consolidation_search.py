@@ -19,7 +19,7 @@ from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.search.carried_out import carried_out
 from tenon.disruption.search.consolidation_price import may_be_spot
 from tenon.disruption.search.joined_moves import Joining
-from tenon.disruption.search.move_planner import MoveBudgets, MoveTerms, Planner
+from tenon.disruption.search.move_planner import MoveBudgets, MoveTerms, Planner, has_rules, would_start
 from tenon.disruption.search.moves import Move, independent_parts
 from tenon.disruption.search.moves_together import stand_together
 from tenon.disruption.search.price_estimate import PriceEstimate
@@ -265,7 +265,7 @@ class _Pass:
 
     def _take(self, moves: Sequence[Move]) -> None:
         remaining_budget = MoveBudgets(dict(self._budget.remaining), self._terms.pool_of)
-        within = self._standing([move for move in moves if remaining_budget.take(move.claims)])
+        within = self._starting(self._standing([move for move in moves if remaining_budget.take(move.claims)]))
         self._planner.accept(within)
         if within:
             self._with_choice.clear()
@@ -285,3 +285,16 @@ class _Pass:
             if stand_together(self._model, [*self._moves, *standing, move]):
                 standing.append(move)
         return standing
+
+    def _starting(self, moves: Sequence[Move]) -> list[Move]:
+        """Return the moves whose commands would start if nothing changes until then.
+
+        Validation plans each of them alone, and with the nodes open that a pass closes. With rules between pods, such
+        a plan may need other new nodes each time, so the command would be refused without end.
+        """
+        starting: list[Move] = []
+        for move in moves:
+            others = [other for other in (*self._moves, *moves) if other is not move]
+            if not has_rules(move.plan) or would_start(self._model, self._terms, [move], others):
+                starting.append(move)
+        return starting

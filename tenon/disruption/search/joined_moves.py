@@ -13,10 +13,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.search.carried_out import CarriedOut
 from tenon.disruption.search.consolidation_price import LEAST_SAVING
-from tenon.disruption.search.move_planner import MoveBudgets, MoveTerms, Planner, has_rules
+from tenon.disruption.search.move_planner import MoveBudgets, MoveTerms, Planner, has_rules, would_start
 from tenon.disruption.search.moves import Move, independent_parts
 from tenon.disruption.search.moves_together import stand_together
-from tenon.disruption.search.rescheduling import Rescheduler, is_complete, serves
 from tenon.kube.pod import Pod
 from tenon.scheduling.model import Plan, PlannedClaim
 
@@ -118,7 +117,7 @@ class Joining:
         others = self._others(touched)
         if not stand_together(self._model, [*others, *new_moves]):
             return None
-        return new_moves if self._would_start(new_moves, others) else None
+        return new_moves if would_start(self._model, self._terms, new_moves, others) else None
 
     def _planned_again(self, move: Move, touched: Collection[int], new: Mapping[str, int]) -> list[Move] | None:
         """Return the engine's moves for the nodes of those touched and this one; None if they save no more."""
@@ -133,7 +132,7 @@ class Joining:
         best_moves = self._best(planner, every, others)
         if self._worth(best_moves) <= self._worth(before) + LEAST_SAVING:
             return None
-        return best_moves if self._would_start(best_moves, others) else None
+        return best_moves if would_start(self._model, self._terms, best_moves, others) else None
 
     def _best(self, planner: Planner, claims: Sequence[str], others: Sequence[Move]) -> list[Move]:
         """Return the best moves of these nodes, of which one, or all of a type, may stay if the others need it."""
@@ -169,22 +168,6 @@ class Joining:
                     replaced.add(claim)
                     break
         return replaced
-
-    def _would_start(self, moves: Sequence[Move], others: Sequence[Move]) -> bool:
-        """Whether the validation of each move's command accepts it if nothing changes until then.
-
-        It plans each move alone, on the cluster in which no other move has begun.
-        """
-        rescheduler = Rescheduler(self._model, self._terms.closed)
-        details = self._model.details
-        for move in moves:
-            leaving = {claim for other in (*moves, *others) if other is not move for claim in other.claims}
-            closed = frozenset(details[claim].node for claim in leaving)
-            plan = rescheduler.simulate(move.claims, closed=closed, expired=self._terms.expired)
-            listed = [(planned.pool, frozenset(planned.instance_types)) for planned in move.plan.claims]
-            if not is_complete(plan) or not serves(listed, plan.claims):
-                return False
-        return True
 
     def _worth(self, moves: Iterable[Move]) -> float:
         charge = self._model.problem.node_charge

@@ -10,13 +10,13 @@ from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.nodes import NodeDetail
 from tenon.disruption.search.consolidation_price import PriceRule
 from tenon.disruption.search.moves import Move, independent_parts, joined
-from tenon.disruption.search.rescheduling import Rescheduler, is_complete
+from tenon.disruption.search.rescheduling import Rescheduler, is_complete, serves
 from tenon.kube.pod import Pod
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
 from tenon.scheduling.goals import follow_goals
 from tenon.scheduling.model import Plan, PlannedClaim
-from tenon.scheduling.reservations import reservation_of
+from tenon.scheduling.reservations import reservation_of, with_places_taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +117,22 @@ def has_rules(plan: Plan) -> bool:
     return any(pod.rules for claim in plan.claims for pod in claim.pods) or any(
         pod.rules for pods in plan.placements.values() for pod in pods
     )
+
+
+def would_start(model: ClusterModel, terms: MoveTerms, moves: Sequence[Move], others: Sequence[Move]) -> bool:
+    """Whether the validation of each move's command accepts it if nothing changes until then.
+
+    It plans each move alone, on the cluster in which no node has left. Of the other moves, only places in capacity
+    reservations count as used: if the validation comes before their launch, the next pass decides again.
+    """
+    for move in moves:
+        rest = [other for other in (*moves, *others) if other is not move]
+        closed = {model.details[claim].node for other in rest for claim in other.claims}
+        pools = with_places_taken(model.problem.pools, [planned for other in rest for planned in other.plan.claims])
+        as_validated = replace(model, problem=replace(model.problem, pools=pools))
+        rescheduler = Rescheduler(as_validated, terms.closed | closed)
+        plan = rescheduler.simulate(move.claims, expired=terms.expired)
+        listed = [(planned.pool, frozenset(planned.instance_types)) for planned in move.plan.claims]
+        if not is_complete(plan) or not serves(listed, plan.claims):
+            return False
+    return True

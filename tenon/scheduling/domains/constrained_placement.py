@@ -13,7 +13,14 @@ from math import inf
 from tenon.kube.taints import untolerated
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.domains.domain_candidates import DomainCandidate, DomainCandidates
-from tenon.scheduling.domains.domain_values import Domains, counts_node, launchable, value_on_new_node
+from tenon.scheduling.domains.domain_values import (
+    ANY,
+    Domains,
+    counts_node,
+    launchable,
+    value_on_new_node,
+    value_on_node,
+)
 from tenon.scheduling.domains.group_starts import Follower, GroupStarts, shared_node
 from tenon.scheduling.domains.running_counts import possible_on
 from tenon.scheduling.domains.topology_counts import TopologyCounts
@@ -188,7 +195,10 @@ class Placer:
         """How many pods could not follow a pod into these domains."""
         pods = 0
         for follower, key in followers:
-            shared = choice.domain_values if key == HOSTNAME else {key: choice.domain_values.get(key)}
+            # without settled domains, a pod that must share the node still needs some node that can take it
+            shared = (
+                {**choice.domain_values, HOSTNAME: ANY} if key == HOSTNAME else {key: choice.domain_values.get(key)}
+            )
             if not all(self._reaches(follower, label, value) for label, value in shared.items()):
                 pods += len(follower.pods)
         return pods
@@ -336,12 +346,16 @@ class Placer:
 
     def _record(self, pod_class: PodClass, pods: int, chosen_values: Mapping[str, str | None], place: _View) -> None:
         self._reached.clear()
-        self._counts.record(pod_class, pods, chosen_values, place.open_to, place.counted_by)
+        open_keys = [key for key in pod_class.area.keys if key not in chosen_values] if pod_class.area else []
+        values = {key: value for key in open_keys if (value := place.value_of(key)) is not None}
+        self._counts.record(pod_class, pods, {**values, **chosen_values}, place.open_to, place.counted_by)
 
 
 class _View:
     """What the counts need to know of a node that received pods."""
 
+    value_of: Callable[[str], str | None]
+    """The domain of a key; None if the node has none, or may still get one of several."""
     open_to: Callable[[str], Iterable[str]]
     counted_by: Callable[[NodeFilter], bool]
 
@@ -350,6 +364,7 @@ class _RoomView(_View):
     """An existing node."""
 
     def __init__(self, room: Room) -> None:
+        self.value_of = lambda key: value_on_node(room, key)
         self.open_to = lambda key: possible_on(room, key)
         self.counted_by = lambda nodes: counts_node(room, nodes)
 
@@ -359,6 +374,7 @@ class _BinView(_View):
 
     def __init__(self, fleet: Fleet, node: Bin) -> None:
         template = fleet.template
+        self.value_of = lambda key: None if (value := value_on_new_node(node, key)) == ANY else value
         self.open_to = lambda key: launchable(template, node.state.requirements, key)
         self.counted_by = lambda nodes: (
             (nodes.terms is None or fleet.certain(node, nodes.terms))

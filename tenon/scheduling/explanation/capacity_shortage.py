@@ -98,7 +98,12 @@ def _too_uniform(template: Template, state_types: StateCounts) -> str:
     min_values_texts = [
         f"{template.least[key]} values of {key}, of which they have {offered[key]}" for key in sorted(lacking)
     ]
-    return f"the types that hold the pod do not offer the minValues of the pool ({'; '.join(min_values_texts)})"
+    text = f"the types that hold the pod do not offer the minValues of the pool ({'; '.join(min_values_texts)})"
+    not_of_types = [key for key in sorted(lacking) if not template.table.decides(key)]
+    if not not_of_types:
+        return text
+    names = " and ".join(not_of_types)
+    return f"{text}: minValues count only labels that instance types have, so remove those of {names}"
 
 
 def _beyond_limits(template: Template, state_types: StateCounts, limits: Limits) -> tuple[Obstacle, ...]:

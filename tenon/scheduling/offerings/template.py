@@ -294,11 +294,12 @@ class Template:
         return is_diverse
 
     def offered(self, state: State, types: int, key: str) -> int:
-        """How many distinct values of a label the types offer to a node in this state."""
+        """How many distinct values of a label the types offer to a node in this state.
+
+        A list of the pool for a label that no type has counts nothing: the launch would refuse it (AWS-026).
+        """
         if key in OFFERING_KEYS:
             return self.table.zones_of(key, types, state.requirements)
-        if key in self.requirements and not self.requirements[key].complement and key not in self.known_labels:
-            return len(state.requirements[key].members)
         return self.table.values_of(key, types, state.requirements[key])
 
     def by_price(self, state: State, types: int) -> list[int]:

@@ -15,7 +15,7 @@ from tenon.kube.pod_rules import PodRules, PodTerm
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.kube.taints import Taint, Toleration
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import Plan, Pool
+from tenon.scheduling.model import Node, Plan, Pool
 from tests.tenon.scheduling.between_pods import away, chosen
 from tests.tenon.scheduling.builders import (
     ZONES,
@@ -134,6 +134,27 @@ def test_sch063_a_group_without_a_common_zone_places_as_many_pods_as_one_zone_ta
     pods = [member(f"{bound}-{number}", need(labels.ZONE, "In", B)) for number in range(3)]
     plan = solve(problem([member(free, cpu="2"), member("other", need(labels.ZONE, "In", A)), *pods], pool()))
     assert set(plan.unschedulable) == {"default/other"}
+
+
+@pytest.mark.parametrize("nodes", [[], [node("n")]], ids=["new", "existing"])
+def test_sch063_pods_that_no_node_holds_do_not_keep_others_from_a_zone(nodes: Sequence[Node]) -> None:
+    """The first pod of both groups needs a settled zone, or the pod that must share its zone has no place."""
+    too_large = replicas(2, "200", prefix="large", rules=near(HOST))
+    follower = pod("follower", rules=near())
+    plan = solve(problem([pod("first", labels=JOB), *too_large, follower], pool(types=TYPES), nodes=nodes))
+    assert set(plan.unschedulable) == {"default/large-0", "default/large-1"}
+
+
+@pytest.mark.parametrize("nodes", [[], [node("n")]], ids=["new", "existing"])
+def test_sch053_sch063_pods_count_in_the_zone_of_their_node_wherever_their_group_starts(nodes: Sequence[Node]) -> None:
+    """The pods of zone b would follow into a zone that stays open, but the first pod is in zone a."""
+    first = pod("first", "1", "1Gi", Requirements.of(need(labels.ZONE, "In", A)), labels=JOB)
+    rules = replace(near(HOST), anti_affinity=away(app="web").anti_affinity)
+    in_b = Requirements.of(need(labels.ZONE, "In", B))
+    elsewhere = [pod(f"b-{number}", "1", "1Gi", in_b, rules=rules) for number in range(2)]
+    follower = pod("follower", rules=near())
+    plan = solve(problem([first, *elsewhere, follower], pool(types=TYPES), nodes=nodes))
+    assert set(plan.unschedulable) == {"default/b-0", "default/b-1"}
 
 
 @dataclass(frozen=True)

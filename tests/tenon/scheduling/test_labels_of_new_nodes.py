@@ -7,11 +7,12 @@ from __future__ import annotations
 import pytest
 
 from tenon.apis import labels
+from tenon.ec2.launch.filters import missing_values
 from tenon.kube.requirements import Requirement
 from tenon.scheduling.after_plan import new_node
 from tenon.scheduling.bound.lower_bound import lower_bound
 from tenon.scheduling.engine import solve
-from tests.tenon.scheduling.builders import TOLERATES_ALL, asking, need, node, pod, pool, problem
+from tests.tenon.scheduling.builders import CATALOG, TOLERATES_ALL, asking, need, node, pod, pool, problem
 
 REGISTERED, INITIALIZED, NODEPOOL = labels.REGISTERED, labels.INITIALIZED, labels.NODEPOOL
 
@@ -103,12 +104,20 @@ def test_sch026_nodes_of_pods_without_a_common_value_differ() -> None:
     assert values == {("green",), ("blue",)}
 
 
-def test_sch026_sch031_a_list_of_which_min_values_must_stay_open_stays_open() -> None:
-    """The API server refuses a NodeClaim with fewer values than its minValues."""
-    (claim,) = solve(problem([pod()], pool("default", need("team", "In", "red", "blue", "green", least=2)))).claims
-    assert claim.requirements["team"].values == ("blue", "green", "red")
-    (claim,) = solve(problem([pod()], pool("default", need("team", "In", "red", "blue", "green", least=1)))).claims
-    assert claim.requirements["team"].values == ("blue",)
+@pytest.mark.parametrize("least", [1, 2])
+def test_sch026_sch031_min_values_of_a_label_that_no_type_has_are_never_met(least: int) -> None:
+    """The launch counts only values of instance types, so it would refuse the NodeClaim (AWS-026)."""
+    teams = pool("default", need("team", "In", "red", "blue", "green", least=least))
+    plan = solve(problem([pod()], teams))
+    assert (plan.claims, str(plan.unschedulable["default/p"])) == (
+        (),
+        f"NodePool default: the types that hold the pod do not offer the minValues of the pool ({least} values of "
+        "team, of which they have 0): minValues count only labels that instance types have, so remove those of team",
+    )
+    (claim,) = solve(problem([pod()], teams, min_values_best_effort=True)).claims
+    assert (claim.requirements["team"].values, claim.requirements["team"].min_values) == (("blue",), None)
+    assert claim.min_values_relaxed
+    assert not missing_values(claim.requirements, [t for t in CATALOG if t.name in claim.instance_types])
 
 
 @pytest.mark.parametrize(("team", "cpu"), [("blue", 1200), ("red", 1000)])
