@@ -34,10 +34,19 @@ def has_days_around(instant: datetime) -> bool:
     return MINYEAR < instant.astimezone(UTC).year < MAXYEAR
 
 
+_EARLIEST, _LATEST = datetime(1000, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+"""Times of records are in between, so that a few durations of up to 292 years can be added to them or subtracted. A
+kubelet may write any year into the status of its Node and pods, and the API server stores it.
+"""
+
+
 def epoch_seconds(text: str | None) -> float:
-    """Parse an RFC 3339 timestamp into the seconds since the epoch of a record; 0 if it is missing or malformed."""
+    """Parse an RFC 3339 timestamp into the seconds since the epoch of a record; 0 if it is missing or malformed.
+
+    Times near the ends of the calendar become `_EARLIEST` or `_LATEST`.
+    """
     instant = parse_instant(text)
-    return instant.timestamp() if instant is not None else 0.0
+    return min(max(instant, _EARLIEST), _LATEST).timestamp() if instant is not None else 0.0
 
 
 def from_epoch(seconds: float | None) -> datetime | None:

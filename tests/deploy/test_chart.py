@@ -18,6 +18,7 @@ from tenon.provisioning.gates import AwsFeatureGates
 from tenon.resources import parse_quantity
 from tests.deploy import user_of_karpenter_1_15
 from tests.docs.recipes import written_files
+from worker.controllers.observability.conditions import MAX_SERIES
 from worker.main import LEAVE_TIMEOUT, STOP_TIMEOUT
 from worker.settings import Settings, load_all
 from worker.settings.chart_names import OTHER_VALUE_NAMES, gate_value_name, value_name
@@ -90,6 +91,15 @@ def test_ops06_the_plain_manifests_are_what_the_chart_renders_by_default() -> No
         assert plain(the(documents, kind)) == plain(the(written, kind))
     assert the(written, "ConfigMap")["metadata"]["name"] == the(documents, "ConfigMap")["metadata"]["name"]
     assert the(written, "ConfigMap")["data"].items() <= environment(documents).items()
+
+
+def test_files_of_metrics_fit_into_the_pod() -> None:
+    """The kernel ends a process that writes to a mapped file when the file system is full. NodeClaims and Nodes have
+    the most series, of 10 KiB at most.
+    """
+    deployment = the(rendered(*NAMED), "Deployment")["spec"]["template"]["spec"]
+    (volume,) = [volume for volume in deployment["volumes"] if volume["name"] == "tmp"]
+    assert parse_quantity(volume["emptyDir"]["sizeLimit"]) >= 2 * MAX_SERIES * 10 * 1024
 
 
 def test_ops08_ops09_the_rights_are_those_of_the_plain_manifests() -> None:

@@ -24,7 +24,7 @@ from tenon.scheduling.model import LATER_LABELS, Node
 from worker.cache.csi_drivers import is_settled
 from worker.cache.evacuating_pods import leaving
 from worker.cache.planned_places import planned_places
-from worker.cache.quantities import claimed, stated
+from worker.cache.quantities import claimed, credible, stated
 from worker.cache.state import ClusterState
 
 log = loggers.CACHE
@@ -154,6 +154,7 @@ def _kept_or_existing(state: ClusterState, record: NodeRecord, claim: ClaimRecor
     sources = (
         record,
         claim if claim is not None and not _initialized(record, claim) else claim is not None,
+        claim is not None and bool(claim.status.get("capacity")),  # which stays as it is after the launch
         pods,
         state.csi.nodes.get(record.name),
         state.csi.required,
@@ -189,7 +190,9 @@ def _existing(
     """An existing node. ``node_pods`` holds its pods that have not terminated."""
     initialized = _initialized(record, claim)
     node_labels = record.labels
-    taints, allocatable = record.taints, record.allocatable
+    taints = record.taints
+    bought = claimed(claim, "capacity") if claim is not None else {}
+    allocatable, capacity = credible(record.allocatable, bought), credible(record.capacity, bought)
     if claim is not None and not initialized:
         node_labels = {**LATER_LABELS.labels(), **claim.labels, **record.labels}
         taints = _lasting_taints(taints, claim)
@@ -214,7 +217,7 @@ def _existing(
         host_ports=_ports((pod.pod for pod in node_pods), planned, daemons),
         pods=(*_counted(state, node_pods, expected), *planned, *(() if initialized else missing)),
         volume_limits=_volume_limits(state, record, claim, node_pods, expected.now),
-        capacity=record.capacity,
+        capacity=capacity,
         terminating_users=_terminating_users(state, node_pods),
     )
 

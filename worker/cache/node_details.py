@@ -31,7 +31,7 @@ def node_details(state: ClusterState, now: float, types: Mapping[str, Sequence[I
         types: by NodePool, its instance types, for the prices.
     """
     of_pools = [(claim, state.node_of(claim)) for claim in state.claims if claim.pool]
-    type_names = {(node or claim).labels.get(labels.INSTANCE_TYPE, "") for claim, node in of_pools}
+    type_names = {claim.labels.get(labels.INSTANCE_TYPE, "") for claim, _ in of_pools}
     prices = pool_prices(types, type_names)
     details: dict[str, NodeDetail] = {}
     for claim, node in of_pools:
@@ -48,7 +48,7 @@ def _kept_detail(
 ) -> NodeDetail:
     """The detail of a node, which is computed again only if something has changed that it is computed from."""
     pods = state.pods_by_key(node.name)
-    price = _price(claim, OfferingKey.of_labels(node.labels), prices)
+    price = _price(claim, OfferingKey.of_labels(claim.labels), prices)
     sources = (
         claim,
         node,
@@ -90,7 +90,7 @@ def _starting(claim: ClaimRecord, prices: PoolPrices) -> NodeDetail:
 def _detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: float, price: float) -> NodeDetail:
     node_pods = [pod for pod in state.pods_on(node.name) if not pod.terminal]
     moving = [pod for pod in node_pods if pod.reschedulable]
-    offering = OfferingKey.of_labels(node.labels)
+    offering = OfferingKey.of_labels(claim.labels)  # not those of the Node, which its kubelet may write
     instant = clock_instant(now)
     with_budgets = [(pod, state.moving.budgets_of(pod)) for pod in node_pods]
     held_by = holder(with_budgets, instant)

@@ -330,7 +330,8 @@ class ClusterState:
         if before is not None:
             now = self.clock()
         elif pod.bound_at and not pod.terminal and not pod.deleting:
-            now = pod.bound_at  # seen for the first time, but it may have been there for a long time
+            # Seen for the first time, but it may have been there for a long time. Its kubelet may write a later time.
+            now = min(pod.bound_at, self.clock())
         else:
             return
         self._last_pod_event[pod.node_name] = max(self._last_pod_event.get(pod.node_name, 0.0), now)

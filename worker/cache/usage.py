@@ -14,7 +14,7 @@ from tenon.kube.records import NodeRecord
 from tenon.provisioning.claims import largest_capacity
 from tenon.resources import NODES, Resources
 from worker.cache.evacuating_pods import leaving
-from worker.cache.quantities import claimed, requested, stated
+from worker.cache.quantities import claimed, credible, requested, stated
 from worker.cache.state import ClusterState
 
 
@@ -76,7 +76,7 @@ def _pool_of(state: ClusterState, claim: ClaimRecord | None, node: NodeRecord | 
 def _read(claim: ClaimRecord | None, node: NodeRecord | None) -> _Part:
     capacity = claimed(claim, "capacity") if claim is not None else {}
     if node is not None:
-        usage = {**capacity, **stated(node.capacity), NODES: 1}
+        usage = {**capacity, **stated(credible(node.capacity, capacity)), NODES: 1}
         return _Part(claim, node, usage, usage)
     assert claim is not None
     if capacity:

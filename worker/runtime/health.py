@@ -7,6 +7,7 @@ it in a loop.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import socket
@@ -17,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from typing import IO
+from typing import IO, Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
@@ -31,6 +32,12 @@ GZIP = 31
 """What zlib calls a window of the largest size with gzip's header."""
 LATE_LIMIT = 10.0
 """Seconds without a report after which a child, which reports every two, counts as late."""
+MAX_CONNECTIONS = 64
+"""Maximum number of connections to a port. Each has a thread, and any pod of the cluster may connect."""
+END_SECONDS = 0.1
+"""Seconds that the oldest connection has to end when its place is needed, before the next one must end too."""
+CLIENT_SECONDS = 30.0
+"""Seconds that a connection may be silent."""
 
 
 class DualStackServer(ThreadingHTTPServer):
@@ -39,12 +46,40 @@ class DualStackServer(ThreadingHTTPServer):
     """
 
     address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._open: dict[socket.socket, None] = {}
+        """Open connections, the oldest first."""
+        self._ended = threading.Condition()
+        super().__init__(address, handler)
 
     def server_bind(self) -> None:
         """Bind the port. Unlike the base class, this does not look up the host's name in DNS."""
         if self.address_family == socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         TCPServer.server_bind(self)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Begin to serve a connection, when fewer than `MAX_CONNECTIONS` are open. Old ones end at once, so that many
+        new ones do not keep the kubelet's waiting.
+        """
+        with self._ended:
+            oldest = iter(tuple(self._open))
+            while len(self._open) >= MAX_CONNECTIONS:
+                if (connection := next(oldest, None)) is not None:
+                    with contextlib.suppress(OSError):  # it has ended
+                        connection.shutdown(socket.SHUT_RDWR)
+                self._ended.wait(END_SECONDS)
+            self._open[request] = None
+        super().process_request(request, client_address)
+
+    def close_request(self, request: Any) -> None:
+        """Close a connection."""
+        super().close_request(request)
+        with self._ended:
+            self._open.pop(request, None)
+            self._ended.notify()
 
 
 @dataclass
@@ -154,6 +189,8 @@ def serve_metrics(
 
 
 class _Quiet(BaseHTTPRequestHandler):
+    timeout = CLIENT_SECONDS
+
     def answer(self, status: int, content_type: str, body: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Type", content_type)

@@ -10,7 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from tenon.apis.base import rfc3339
-from tenon.kube.timestamps import format_instant, next_attempt, parse_instant, time_text
+from tenon.apis.duration import MAX_SECONDS
+from tenon.kube.timestamps import epoch_seconds, format_instant, from_epoch, next_attempt, parse_instant, time_text
 from tenon.messages.node import Keep
 
 ROOT = Path(__file__).parents[3]
@@ -30,6 +31,15 @@ def test_ann04_every_time_that_kubernetes_stores_is_written_as_it_was_read(text:
     instant = parse_instant(text)
     assert instant is not None
     assert format_instant(instant) == text
+
+
+@pytest.mark.parametrize(("text", "is_past"), [("0001-01-01T00:00:00Z", True), ("9999-12-31T23:59:59Z", False)])
+def test_every_duration_can_be_added_to_a_time_that_a_kubelet_wrote(text: str, *, is_past: bool) -> None:
+    """A kubelet writes the status of its Node and pods, and an exception would stop disruption of all other nodes."""
+    instant, longest = from_epoch(epoch_seconds(text)), timedelta(seconds=MAX_SECONDS)
+    assert instant is not None
+    assert instant - longest < instant < instant + longest
+    assert (instant < AT) is is_past
 
 
 def test_no_other_code_gives_a_time_in_a_sentence_a_form_of_its_own() -> None:

@@ -181,6 +181,29 @@ def test_what_is_leaving_takes_no_pods_sch_091(nodes: list[Any], claims: list[An
     assert scheduling_nodes(state(nodes=nodes, claims=claims), NOW) == []
 
 
+@pytest.mark.parametrize("initialized", ["true", ""])
+def test_a_node_that_reports_too_much_attracts_few_more_pods(initialized: str) -> None:
+    """A kubelet writes the allocatable of its Node, and consolidation moves pods to where there is room."""
+    meta = {"labels": {"karpenter.sh/initialized": initialized}}
+    bought = claim(status=STATUS, initialized="2026-01-01T00:00:00Z")
+    result = only(state(nodes=[node(meta=meta, cpu="1000000")], claims=[bought]))
+    assert result.allocatable["cpu"] == 8000
+    assert result.capacity["cpu"] == 8000
+    assert result.allocatable["pods"] == 10
+    assert only(state(nodes=[node(cpu="1000000")])).allocatable["cpu"] == 1_000_000_000, "it has no NodeClaim"
+
+
+def test_a_node_counts_as_bought_from_when_its_claim_states_what_that_is() -> None:
+    """The watches of Nodes and NodeClaims are separate, and a kubelet may label its Node as initialized."""
+    early = claim(initialized="2026-01-01T00:00:00Z")
+    joined = node(meta={"labels": {"karpenter.sh/initialized": "true"}}, cpu="1000000")
+    result = state(nodes=[joined], claims=[early])
+    assert only(result).allocatable["cpu"] == 1_000_000_000
+    late = claim(status=STATUS, initialized="2026-01-01T00:00:00Z")
+    result.claims.on_event(late.key, late)
+    assert only(result).allocatable["cpu"] == 8000
+
+
 def test_sch090_an_initialized_claim_whose_node_vanished_offers_no_capacity() -> None:
     """Nothing comes back there by itself, so pods that seemed to fit would wait for ever. Another node is its own."""
     vanished = claim(status=STATUS, initialized="2026-01-01T00:00:00Z")

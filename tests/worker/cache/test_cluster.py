@@ -155,6 +155,13 @@ def test_a_planned_pod_is_planned_again_when_it_did_not_get_there_sch_018() -> N
     assert len(unplanned(cache)) == 1, "the annotation means another pod of that name"
 
 
+def test_dis30_a_pod_is_bound_now_if_its_status_says_later() -> None:
+    """A kubelet may write any time there. Its node would never be consolidated, and the time would be recorded."""
+    cache = Cache()
+    cache.publish(claim(initialized=START), node(), running("a", "n", since="9999-12-31T23:59:59Z"))
+    assert cache.last_pod_event("n") == cache.now
+
+
 def test_a_node_is_empty_since_its_last_pod_left() -> None:
     cache = Cache()
     mine = claim(initialized=START)

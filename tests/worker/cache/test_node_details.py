@@ -74,7 +74,9 @@ def test_dis25_a_node_has_the_price_of_its_own_offering_and_none_if_that_is_not_
             "topology.kubernetes.io/zone": zone and f"us-west-2{zone}",
             "karpenter.sh/capacity-type": capacity_type,
         }
-        cluster_state = state(claims=[claim(initialized=SINCE)], nodes=[node(meta={"labels": labelled})], pods=[])
+        labelled["karpenter.sh/nodepool"] = "pool"
+        bought = claim(meta={"labels": labelled}, initialized=SINCE)
+        cluster_state = state(claims=[bought], nodes=[node()], pods=[])
         prices[zone, capacity_type] = node_details(cluster_state, NOW, offers)["claim"].price
     assert prices == {
         ("a", "on-demand"): 0.4,
@@ -83,6 +85,26 @@ def test_dis25_a_node_has_the_price_of_its_own_offering_and_none_if_that_is_not_
         ("b", "spot"): 0.0,
         ("", "on-demand"): 0.0,
     }
+
+
+def test_dis25_a_node_has_the_price_of_what_was_bought_whatever_its_kubelet_says() -> None:
+    """A kubelet labels its Node. Its NodeClaim has the labels of the instance that EC2 launched."""
+    bought = claim(meta=OWNED, initialized=SINCE)
+    lies = {**SOLD, "node.kubernetes.io/instance-type": CATALOG[1].name, "karpenter.sh/capacity-type": "spot"}
+    detail = node_details(state(claims=[bought], nodes=[node(meta={"labels": lies})], pods=[]), NOW, TYPES)["claim"]
+    assert (detail.instance_type, detail.capacity_type) == (KIND.name, KIND.offerings[0].capacity_type)
+    assert detail.price == KIND.offerings[0].price
+
+
+def test_a_pod_that_a_kubelet_dates_to_the_last_year_holds_its_node_alone() -> None:
+    """An exception for the one node would end the pass for all of them."""
+    meta = {"annotations": {"karpenter.sh/do-not-disrupt": "1h", "kubernetes.io/config.mirror": "x"}}
+    forged = running("forged", "n", meta=meta, status={"startTime": "9999-12-31T23:59:59Z"})
+    claims = [claim(meta=OWNED, initialized=SINCE), claim("other", node_name="m", meta=OWNED, initialized=SINCE)]
+    nodes = [node(meta={"labels": SOLD}), node("m", meta={"labels": SOLD})]
+    details = node_details(state(claims=claims, nodes=nodes, pods=[forged]), NOW, TYPES)
+    assert details["claim"].held_by.startswith("pod ns/forged: ")
+    assert details["other"].held_by == ""
 
 
 def test_dis43_an_instance_without_a_node_has_its_price() -> None:

@@ -176,7 +176,10 @@ def settled(clock: Callable[[], float] = lambda: START) -> ClusterState:
     state = ClusterState(clock)
     for name, volumes in (("n0", []), ("n1", mounting("data"))):
         state.nodes.on_event(name, node(name, meta={"labels": {**SOLD, labels.INITIALIZED: "true"}}))
-        state.claims.on_event(f"c-{name}", claim(f"c-{name}", node_name=name, initialized=SINCE))
+        bought = claim(
+            f"c-{name}", node_name=name, meta={"labels": {labels.NODEPOOL: "pool", **SOLD}}, initialized=SINCE
+        )
+        state.claims.on_event(bought.key, bought)
         meta = {**owned_by("ReplicaSet"), "labels": {"app": "web"}}
         pod = running(f"on-{name}", name, meta=meta, volumes=volumes)
         state.pods.on_event(pod.key, pod)

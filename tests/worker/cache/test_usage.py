@@ -55,3 +55,11 @@ def test_all_pools_are_counted_in_one_walk_that_reads_only_what_changed(reads: l
     usages = pool_usages(cluster_state)
     assert (usages["pool-1"]["cpu"], usages["pool-2"]["nodes"]) == (10_000, 1)
     assert reads == ["a-1"]
+
+
+def test_a_node_that_reports_too_much_does_not_use_up_the_limits_of_its_pool() -> None:
+    """A kubelet writes the capacity of its Node, and would stop the purchases of the NodePool."""
+    usages = pool_usages(state(claims=[claim(status=STATUS)], nodes=[node(cpu="1000000")]))
+    assert usages["pool"]["cpu"] == 8000
+    usages = pool_usages(state(claims=[claim(status=STATUS)], nodes=[node(cpu="5")]))
+    assert usages["pool"]["cpu"] == 5000, "the claim's figure is an estimate"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 import os
@@ -147,6 +148,39 @@ def test_probes_turn_with_the_verdicts() -> None:
     finally:
         server.shutdown()
         server.server_close()
+
+
+@contextmanager
+def probed() -> Iterator[int]:
+    """The port of probes of a worker whose only child is ready."""
+    health = Health(["io"])
+    says(health, "io")
+    server = serve_probes(health, 0)
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_silent_connections_make_room_for_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes a thread, and any pod may connect. The oldest goes first, and the kubelet always gets its answer."""
+    monkeypatch.setattr(health_module, "MAX_CONNECTIONS", 4)
+    with probed() as port, contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5)) for _ in range(12)]
+        assert asked(port, "/readyz") == (200, "ok\n")
+        assert silent[0].recv(1) == b""
+        silent[-1].sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        assert silent[-1].recv(12) == b"HTTP/1.0 200"
+
+
+def test_a_connection_that_stays_silent_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here after a thousandth of the time."""
+    limit = health_module._Quiet.timeout
+    monkeypatch.setattr(health_module._Quiet, "timeout", limit and limit / 1000)
+    with probed() as port, socket.create_connection(("127.0.0.1", port), timeout=5) as silent:
+        silent.sendall(b"GET /healthz")
+        assert silent.recv(1) == b""
 
 
 def test_metrics_are_served_before_any_child_wrote_one(tmp_path: os.PathLike[str]) -> None:

@@ -10,7 +10,7 @@ that is not consolidatable is not looked at before the time that was last known.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -51,7 +51,7 @@ writers of this process share the limit on requests, and Consolidatable changes 
 """
 CONCURRENCY = 10
 RETRY = timedelta(seconds=10)
-"""When a NodeClaim whose write failed is looked at again."""
+"""When a NodeClaim whose evaluation or write failed is looked at again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,8 @@ class NodeClaimDisruptionController(Controller):
         others: list[_Update] = []
         put_back: list[str] = []
         for name in list(self._queue)[:MAX_LOOKS]:
-            update = self._evaluate(name, now)
             del self._queue[name]
+            update = await self._evaluate_alone(name, now, self._evaluate)
             if update is None:
                 continue
             if not update.concerns_drift:
@@ -136,7 +136,8 @@ class NodeClaimDisruptionController(Controller):
             if len(others) >= MAX_CONSOLIDATABLE:
                 break
             del self._pods_queue[name]
-            if (update := self._evaluate_pods_of(name, now)) is not None:
+            update = await self._evaluate_alone(name, now, self._evaluate_pods_of)
+            if update is not None:
                 others.append(update)
         await bounded([*drifted, *others], CONCURRENCY, self._write)
         if self._queue or self._pods_queue:
@@ -214,6 +215,20 @@ class NodeClaimDisruptionController(Controller):
         except EC2Error as error:
             self._log_failure(pool.metadata.name, error)
             return None
+
+    async def _evaluate_alone(
+        self, name: str, now: datetime, evaluate: Callable[[str, datetime], _Update | None]
+    ) -> _Update | None:
+        """What to write on a NodeClaim. None also if that cannot be evaluated, which is retried."""
+        update: _Update | None = None
+
+        async def work() -> None:
+            nonlocal update
+            update = evaluate(name, now)
+
+        if not await self.isolate(name, work()):
+            self._due[name] = now + RETRY
+        return update
 
     def _evaluate(self, name: str, now: datetime) -> _Update | None:
         """What to write on a NodeClaim; None if its conditions are right, or if it is leaving."""

@@ -22,7 +22,7 @@ from tenon.kube.records import NodeRecord, ObjectRecord
 from worker.cache.cluster import ClusterCache
 from worker.cache.node_memo import NodeMemo
 from worker.cache.state import ClusterState
-from worker.controllers.observability.conditions import Transitions, condition_texts
+from worker.controllers.observability.conditions import NodeTransitions, Transitions, condition_texts
 from worker.controllers.observability.node_gauges import PodSums, node_texts
 from worker.controllers.observability.pod_gauges import pod_texts
 from worker.controllers.observability.pod_times import PodTimes
@@ -69,7 +69,7 @@ class ClusterMetrics:
         with contextlib.ExitStack() as stack:
             stack.enter_context(cache.pods.observed(self.pod_times.changed))
             stack.enter_context(cache.nodes.observed(self._node_changed))
-            stack.enter_context(cache.nodes.observed(Transitions("node", cache.clock).changed))
+            stack.enter_context(cache.nodes.observed(NodeTransitions(cache).changed))
             stack.enter_context(cache.claims.observed(Transitions("nodeclaim", cache.clock).changed))
             stack.enter_context(cache.pools.observed(Transitions("nodepool", cache.clock).changed))
             stack.enter_context(cache.nodeclasses.observed(Transitions("ec2nodeclass", cache.clock).changed))

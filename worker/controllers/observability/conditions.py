@@ -1,15 +1,23 @@
-"""The conditions and terminations of objects as metrics (MET-60): gauges at a scrape, counts at each change."""
+"""The conditions and terminations of objects as metrics (MET-60): gauges at a scrape, counts at each change.
+
+Counts stay in files that are mapped into memory, on a file system in memory of a fixed size. A process that writes to
+such a file when the file system is full ends at once, so that the number of counts has a limit.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from activities import metrics
+from prometheus_client.metrics import MetricWrapperBase
+
+from activities import loggers, metrics
 from activities.metrics import CONDITION_COUNT, CONDITION_LABELS, CONDITION_SECONDS, TERMINATING_SECONDS
 from tenon.apis import labels
 from tenon.kube.records import NodeRecord, ObjectRecord
 from tenon.kube.timestamps import epoch_seconds
+from worker.cache.state import ClusterState
 from worker.controllers.observability.text_format import gauge_text, labeled
 
 OBJECT_LABELS = {
@@ -18,6 +26,17 @@ OBJECT_LABELS = {
     "karpenter_sh_initialized": labels.INITIALIZED,
 }
 """The label of an object, by the label of its metrics."""
+MAX_SERIES = 10_000
+"""Maximum number of counts and histograms of one kind of objects. A histogram takes 7 to 10 KB, a count less than 1 KB,
+and the file system of the chart's pod has 256 MiB.
+"""
+MAX_VALUES = 50
+"""Maximum number of types of conditions, and of reasons, that are counted by name."""
+VALUE = re.compile(r"[\w./-]{0,100}", re.ASCII)
+"""What they must be for that. A longer one would take more room in each series."""
+OTHER = "other"
+KUBERNETES_TYPES = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+STATUSES = ("True", "False", "Unknown")
 
 
 class TimedCondition(NamedTuple):
@@ -56,15 +75,21 @@ class Transitions:
     def __init__(self, kind: str, clock: Callable[[], float]) -> None:
         self._kind = kind
         self._clock = clock
+        self._series: set[tuple[MetricWrapperBase, tuple[str, ...]]] = set()
+        self._is_full = False
 
     def changed(
         self, _key: str, before: ObjectRecord | NodeRecord | None, after: ObjectRecord | NodeRecord | None
     ) -> None:
         """Note a change of an object."""
+        record = after or before
+        own = self._labels_of(record) if record is not None else None
+        if own is None:
+            return
         if before is not None and after is None and (deleted_at := _deleted_at(before)):
             histogram = metrics.TERMINATION_SECONDS[self._kind]
-            own = _object_labels(self._kind, before).values()
-            (histogram.labels(*own) if own else histogram).observe(max(0.0, self._clock() - deleted_at))
+            if self._has_room(histogram, own):
+                (histogram.labels(*own) if own else histogram).observe(max(0.0, self._clock() - deleted_at))
         transitions = metrics.CONDITION_TRANSITIONS.get(self._kind)
         if after is None or transitions is None:
             return
@@ -73,13 +98,83 @@ class Transitions:
             old = earlier.get(condition.type)
             if old is not None and old.status == condition.status:
                 continue
-            own = _object_labels(self._kind, after).values()
-            transitions.labels(condition.type, condition.status, condition.reason, *own).inc()
+            new = self._shown(condition)
+            values = (new.type, new.status, new.reason, *own)
+            if self._has_room(transitions, values):
+                transitions.labels(*values).inc()
             if old is not None:
                 histogram = metrics.CONDITION_TRANSITION_SECONDS[self._kind]
-                histogram.labels(old.type, old.status, condition.status, *own).observe(
-                    max(0.0, condition.since - old.since)
-                )
+                values = (new.type, self._shown(old).status, new.status, *own)
+                if self._has_room(histogram, values):
+                    histogram.labels(*values).observe(max(0.0, condition.since - old.since))
+
+    def _labels_of(self, record: ObjectRecord | NodeRecord) -> tuple[str, ...] | None:
+        """The labels of an object's metrics. None if it has no metrics."""
+        return tuple(_object_labels(self._kind, record).values())
+
+    def _shown(self, condition: TimedCondition) -> TimedCondition:
+        """The condition as the labels of metrics show it."""
+        return condition
+
+    def _has_room(self, metric: MetricWrapperBase, values: tuple[str, ...]) -> bool:
+        """Whether a metric may have a series with these labels."""
+        if (metric, values) in self._series:
+            return True
+        if len(self._series) < MAX_SERIES:
+            self._series.add((metric, values))
+            return True
+        if not self._is_full:
+            self._is_full = True
+            loggers.PROCESS.warning(
+                "Conditions with new labels are not counted, because there are too many: restart the worker",
+                extra={"kind": self._kind},
+            )
+        return False
+
+
+class NodeTransitions(Transitions):
+    """Counts the conditions of the Nodes of NodePools.
+
+    A kubelet may write any label and any condition on its own Node. So the labels are those of the NodeClaim, and of
+    types and reasons only the first ones count by name.
+    """
+
+    def __init__(self, cache: ClusterState) -> None:
+        super().__init__("node", cache.clock)
+        self._cache = cache
+        self._types = _FirstValues(KUBERNETES_TYPES)
+        self._reasons = _FirstValues()
+
+    def _labels_of(self, record: ObjectRecord | NodeRecord) -> tuple[str, ...] | None:
+        claim = self._cache.claim_of(record) if isinstance(record, NodeRecord) else None
+        if claim is None or labels.NODEPOOL not in claim.labels:
+            return None
+        is_initialized = record.labels.get(labels.INITIALIZED) == "true"
+        of_node = {**claim.labels, labels.INITIALIZED: "true" if is_initialized else ""}
+        return tuple(of_node.get(OBJECT_LABELS[label], "") for label in CONDITION_LABELS["node"])
+
+    def _shown(self, condition: TimedCondition) -> TimedCondition:
+        return condition._replace(
+            type=self._types.shown(condition.type),
+            status=condition.status if condition.status in STATUSES else OTHER,
+            reason=self._reasons.shown(condition.reason),
+        )
+
+
+class _FirstValues:
+    """The values of a label that are shown by name: the usual ones, and the first others."""
+
+    def __init__(self, usual: Iterable[str] = ()) -> None:
+        self._values = set(usual)
+
+    def shown(self, value: str) -> str:
+        """The value, or else `OTHER`."""
+        if value in self._values:
+            return value
+        if len(self._values) >= MAX_VALUES or not VALUE.fullmatch(value):
+            return OTHER
+        self._values.add(value)
+        return value
 
 
 def conditions_of(record: ObjectRecord | NodeRecord) -> Iterator[TimedCondition]:

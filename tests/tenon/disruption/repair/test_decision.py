@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,7 @@ from tenon.disruption.repair.decision import (
     faults_of,
     next_due,
 )
+from tenon.disruption.repair.legacy import fault_of
 from tenon.disruption.repair.policies import (
     ANY_REASON,
     REBOOT_NODE,
@@ -28,6 +30,7 @@ from tenon.disruption.repair.policies import (
     built_in,
     validated,
 )
+from tenon.kube.decode import decode_node
 from tenon.kube.records import NodeCondition
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -57,6 +60,18 @@ def test_n15_111_a_fault_counts_when_its_toleration_is_over() -> None:
     decision = decided(broken, now=NOW + timedelta(seconds=1))
     assert decision is not None
     assert (decision.action, decision.fault.text) == (RepairAction.REPLACE, "StorageReady is False")
+
+
+def test_n15_111_a_fault_that_a_kubelet_dates_to_the_last_year_is_not_due() -> None:
+    """The API server stores the time, and an exception here would stop the repair of all nodes."""
+    ready = {"type": "Ready", "status": "False", "lastTransitionTime": "9999-12-31T23:59:59Z"}
+    body = {"metadata": {"name": "n"}, "spec": {}, "status": {"conditions": [ready]}}
+    unhealthy = decode_node(json.dumps(body).encode()).unhealthy
+    assert decided(*unhealthy) is None
+    legacy_fault = fault_of(unhealthy)
+    assert legacy_fault is not None
+    assert legacy_fault.due is not None
+    assert legacy_fault.due > NOW
 
 
 def test_n15_112_the_most_disruptive_action_is_taken() -> None:

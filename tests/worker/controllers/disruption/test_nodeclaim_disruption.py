@@ -461,6 +461,34 @@ async def test_a_failed_write_is_repeated(caplog: pytest.LogCaptureFixture, monk
     ) == 1
 
 
+@pytest.mark.parametrize("pods", [False, True], ids=["the claim", "its pods"])
+async def test_a_claim_that_cannot_be_judged_does_not_stop_the_others(
+    caplog: pytest.LogCaptureFixture, *, pods: bool
+) -> None:
+    world = World()
+    long_ago = datetime(2026, 1, 1, tzinfo=UTC)
+    for name in "abc":
+        world.put_claim(name, initialized=datetime.max.replace(tzinfo=UTC) if name == "a" and not pods else long_ago)
+    async with keeping(world):
+        if pods:
+            world.put_claim("a", initialized=datetime.max.replace(tzinfo=UTC))
+            await asyncio.sleep(TURN)
+            for name in "ab":
+                record = running(name, f"n-{name}", since=stamp())
+                world.cache.pods.on_event(record.key, record)
+            await asyncio.sleep(TURN)
+            assert not world.server.condition("b", "Consolidatable")
+        else:
+            assert world.server.condition("b", "Consolidatable")["status"] == "True"
+            assert world.server.condition("c", "Consolidatable")["status"] == "True"
+        failures = [record for record in caplog.records if record.exc_info]
+        assert {record.__dict__["nodeclaim"] for record in failures} == {"a"}
+        world.put_claim("a", initialized=long_ago)
+        world.put_pool({"template/spec/taints": [taint("new")]})
+        await asyncio.sleep(TURN)
+        assert world.server.condition("a", "Drifted")["status"] == "True"
+
+
 async def test_dis75_a_claim_marked_as_drifted_by_karpenter_stays_so_until_rehashed() -> None:
     """Otherwise it would get the current hash, and the change that it drifted for would never reach its node."""
     world = World()

@@ -84,10 +84,10 @@ def cache() -> Cache:
     pool["metadata"] = {**pool["metadata"], "uid": "uid-pool", "resourceVersion": "1"}
     filled.pools.on_event(POOL, decode_object(json.dumps(pool).encode()))
     for name in ("a", "b"):
-        meta = {"labels": {"karpenter.sh/nodepool": POOL}}
+        meta = {"labels": {"karpenter.sh/nodepool": POOL, **SOLD}}
         record = claim(f"claim-{name}", node_name=name, meta=meta, initialized="2026-01-01T00:00:00Z")
         filled.claims.on_event(record.key, record)
-        filled.nodes.on_event(name, node(name, meta={"labels": SOLD}))
+        filled.nodes.on_event(name, node(name))
     return filled
 
 

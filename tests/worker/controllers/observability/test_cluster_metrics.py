@@ -26,6 +26,7 @@ from tests.worker.background import in_background
 from tests.worker.cache.objects import claim, container, node, owned_by, running, waiting
 from tests.worker.fake_temporal import Cache
 from tests.workflows.waiting import until
+from worker.controllers.observability import conditions as conditions_module
 from worker.controllers.observability.cluster_metrics import ClusterMetrics
 from worker.controllers.observability.node_gauges import LABEL_NAMES
 from worker.runtime.health import serve_metrics
@@ -311,6 +312,96 @@ def test_met60_changes_of_conditions_are_counted() -> None:
     change = {"type": "Ready", "status": "Unknown", "to_status": "True"}
     assert counted("status_condition_transition_seconds_sum", **change) == 40.0
     assert counted("termination_duration_seconds_sum") == counted("termination_duration_seconds_count") * 60.0 > 0
+
+
+def series_of(name: str, pool: str) -> list[tuple[dict[str, str], float]]:
+    """All series of a metric whose NodePool begins like this."""
+    return [
+        (sample.labels, sample.value)
+        for family in REGISTRY.collect()
+        for sample in family.samples
+        if sample.name == name and sample.labels["karpenter_sh_nodepool"].startswith(pool)
+    ]
+
+
+def node_count(name: str, pool: str, **own: str) -> float:
+    """The sum of all series of a metric of Nodes with these labels."""
+    return sum(value for row, value in series_of(f"operator_node_{name}", pool) if own.items() <= row.items())
+
+
+def changing(cache: Cache, name: str, conditions: list[dict[str, str]], **own: str) -> None:
+    """A Node shows conditions for 40 s with the status False, then with the status True."""
+    for status, at in (("False", "2026-01-01T00:00:00Z"), ("True", "2026-01-01T00:00:40Z")):
+        shown = [{"status": status, **condition, "lastTransitionTime": at} for condition in conditions]
+        cache.nodes.on_event(name, node(name, meta={"labels": own}, conditions=shown))
+
+
+def owned(name: str, pool: str) -> Cache:
+    """A cluster with a NodeClaim whose Node has this name."""
+    cache = Cache()
+    cache.clock = lambda: CREATED + 300
+    owner = claim(meta={"labels": {labels.NODEPOOL: pool}}, status={"providerID": f"aws:///us-west-2a/i-{name}"})
+    cache.claims.on_event("claim", owner)
+    return cache
+
+
+def test_met60_only_nodes_of_nodeclaims_are_counted() -> None:
+    """Nodes of somebody else, however they are labelled, have no counts, and a Node cannot choose its NodePool."""
+    cache = owned("n", "counted")
+    with ClusterMetrics(cache, Path("unused")).observing():
+        changing(cache, "n", [{"type": "DiskPressure"}], **{labels.NODEPOOL: "forged", labels.INITIALIZED: "true"})
+        changing(cache, "other", [{"type": "DiskPressure"}])
+        changing(cache, "labelled", [{"type": "DiskPressure"}], **{labels.NODEPOOL: "foreign"})
+        for name in ("n", "other"):
+            cache.nodes.on_event(name, node(name, meta={"deletionTimestamp": "2026-01-01T00:04:00Z"}))
+            cache.nodes.on_event(name, None)
+    change = {"type": "DiskPressure", "status": "False", "to_status": "True", "karpenter_sh_initialized": "true"}
+    assert node_count("status_condition_transition_seconds_sum", "counted", **change) == 40.0
+    assert node_count("termination_duration_seconds_sum", "counted") == 60.0
+    for metric in ("status_condition_transitions_total", "termination_duration_seconds_count"):
+        pools = {row["karpenter_sh_nodepool"] for row, _ in series_of(f"operator_node_{metric}", "")}
+        assert "counted" in pools
+        assert pools.isdisjoint({"forged", "foreign", ""})
+
+
+def test_met60_what_a_kubelet_writes_has_few_series() -> None:
+    """Each series takes room in a file system of fixed size, and a worker that finds it full ends at once."""
+    cache = owned("n", "noisy")
+    noise = [{"type": f"Type{number}", "reason": f"Reason{number}"} for number in range(200)]
+    with ClusterMetrics(cache, Path("unused")).observing():
+        own = {labels.NODEPOOL: "noisy"}
+        odd = [{"type": "Long", "reason": "r" * 1000}, {"type": "\N{SNOWMAN}"}, {"type": "Odd", "status": "Maybe"}]
+        changing(cache, "n", [*odd, *noise], **own)
+        changing(cache, "n", [{"type": "DiskPressure"}], **own)
+    total, seconds = "status_condition_transitions_total", "status_condition_transition_seconds_count"
+    assert node_count(total, "noisy", type="Type0", status="True", reason="Reason0") == 1.0
+    assert node_count(seconds, "noisy", type="other", status="False", to_status="True") > 100
+    assert node_count(total, "noisy", type="DiskPressure", status="True") == 1.0
+    rows = [row for row, _ in series_of(f"operator_node_{total}", "noisy")]
+    assert len({row["type"] for row in rows}) <= 51
+    assert len({row["reason"] for row in rows}) <= 51
+    assert {row["status"] for row in rows} == {"True", "False", "other"}
+    assert max(len(row["reason"]) for row in rows) <= 100
+    assert all(row["type"].isascii() for row in rows)
+
+
+def test_met60_counts_have_a_limit_that_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(conditions_module, "MAX_SERIES", 3)
+    cache = Cache()
+    with ClusterMetrics(cache, Path("unused")).observing():
+        for number in range(10):
+            own = {"labels": {labels.NODEPOOL: f"limited-{number}"}}
+            shown = {"conditions": [condition("Unknown", "2026-01-01T00:00:00Z")]}
+            for name in ("a", "b"):
+                cache.claims.on_event(name, None)
+                cache.claims.on_event(name, claim(name, meta=own, status=shown))
+    counts = series_of("operator_nodeclaim_status_condition_transitions_total", "limited-")
+    shown_pools = [(row["karpenter_sh_nodepool"], value) for row, value in counts]
+    assert shown_pools == [("limited-0", 2.0), ("limited-1", 2.0), ("limited-2", 2.0)]
+    (record,) = caplog.records
+    assert record.__dict__["kind"] == "nodeclaim"
 
 
 def test_met13_nodes_of_nodepools_that_went_have_quantiles() -> None:
