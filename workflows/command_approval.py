@@ -10,6 +10,8 @@ import contextlib
 from datetime import datetime, timedelta
 
 from temporalio import workflow
+from temporalio.exceptions import ActivityError
+from temporalio.exceptions import TimeoutError as ActivityTimeoutError
 
 with workflow.unsafe.imports_passed_through():
     from tenon.disruption.commands import approval_answers, command_page
@@ -22,6 +24,7 @@ with workflow.unsafe.imports_passed_through():
     from tenon.messages.node import Operator, OperatorAnswer
     from workflows.command_run import CommandFailedError, CommandRun
     from workflows.operator_updates import update
+    from workflows.options import VALIDATED_WITHIN
 
 
 class ApprovableCommand(CommandRun):
@@ -109,7 +112,7 @@ class ApprovableCommand(CommandRun):
         """
         if self.cancelled:
             raise CommandFailedError(self.cancellation())
-        valid = await self.call(ActivityName.VALIDATE_COMMAND, self.begin, StepResult, self.summary())
+        valid = await self._validate()
         if self.approval is not None:
             valid = await self._validate_again(valid, self.approval.at + approval_answers.BUDGETS_WITHIN)
         if valid.failure:
@@ -138,5 +141,15 @@ class ApprovableCommand(CommandRun):
             if self.cancelled or self.withdrawn:
                 return StepResult(failure=self.cancellation() if self.cancelled else self.withdrawn)
             pause = approval_answers.next_retry(pause)
-            valid = await self.call(ActivityName.VALIDATE_COMMAND, self.begin, StepResult, self.summary())
+            valid = await self._validate()
         return valid
+
+    async def _validate(self) -> StepResult:
+        try:
+            return await self.call(ActivityName.VALIDATE_COMMAND, self.begin, StepResult, self.summary())
+        except ActivityError as error:
+            if not isinstance(error.cause, ActivityTimeoutError):
+                raise
+            minutes = int(VALIDATED_WITHIN.total_seconds() // 60)
+            failure = f"no leader checked within {minutes} minutes whether it still holds"
+            raise CommandFailedError(failure) from None

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from datetime import datetime, timedelta
-from typing import Any, NoReturn
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple, NoReturn
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy, SearchAttributeUpdate
@@ -19,6 +19,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 with workflow.unsafe.imports_passed_through():
     from tenon.apis.reasons import Reason, camel_case
     from tenon.messages.base import ActivityName, ErrorType, Message
+    from tenon.messages.launch import Instance
     from tenon.messages.node import (
         Disrupt,
         DisruptAnswer,
@@ -47,6 +48,20 @@ CONTINUES_AFTER, MAX_CONTINUES_AFTER = timedelta(minutes=1), timedelta(minutes=2
 within the second time. Many nodes become live together, and the machine is busy with their pods then. A node that
 leaves at once needs no second run."""
 
+LATEST_EXPIRY = datetime(2200, 1, 1, tzinfo=UTC)
+"""The latest expiry that is written as a search attribute. Elasticsearch stores no time after April 2262, and with one
+the server would refuse the task of the workflow for ever."""
+
+
+class _Searched(NamedTuple):
+    """What of a node's state the search attributes follow."""
+
+    stage: str
+    instance: Instance | None
+    expires: datetime | None
+    blocked: bool
+    reason: str
+
 
 @workflow.defn(name="NodeClaim")
 class NodeClaimWorkflow:
@@ -63,8 +78,7 @@ class NodeClaimWorkflow:
         self.at_start = self.state
         self.continues_at: datetime | None = None
         self.inbox: deque[Message] = deque()
-        self.shown: tuple[Any, ...] | None = None
-        self.blocked_shown = False
+        self.shown: _Searched | None = None
         self.timer = Timer()
         self.acted = False
 
@@ -213,18 +227,16 @@ class NodeClaimWorkflow:
     def _show(self) -> None:
         """Update the details in the UI each time, and the search attributes only when their values changed."""
         workflow.set_current_details(page.current_details(self.state))
-        reason = self.state.leave.reason if self.state.leave else ""
-        expires, blocked = expiry(self.state), bool(self.state.blocked)
-        if self.state.stage is Stage.ENDED and self.shown is not None and not self.blocked_shown:
-            return  # that the workflow is completed says it, and each write of attributes is billed
-        shown = visible_stage(self.state), self.state.instance, expires, blocked, reason
         if self.shown is None and self.at_start.instance is not None:
-            self.shown, self.blocked_shown = shown, blocked  # continue-as-new carries the attributes over
+            self.shown = _searched(self.at_start)  # continue-as-new carries the attributes over
+        if self.state.stage is Stage.ENDED and self.shown is not None and not self.shown.blocked:
+            return  # that the workflow is completed says it, and each write of attributes is billed
+        shown = _searched(self.state)
         if shown == self.shown or (self.shown is None and self._shown_by_start()):
             return
-        self.shown, self.blocked_shown = shown, blocked
+        self.shown = shown
         instance = self.state.instance
-        updates: list[SearchAttributeUpdate[Any]] = [names.STAGE.value_set(shown[0])]
+        updates: list[SearchAttributeUpdate[Any]] = [names.STAGE.value_set(shown.stage)]
         if self.state.pool:
             updates.append(names.POOL.value_set(self.state.pool))
         if instance is not None:
@@ -237,13 +249,13 @@ class NodeClaimWorkflow:
             ]
         if self.state.node_name:
             updates.append(names.NODE.value_set(self.state.node_name))
-        if reason:
-            updates.append(names.REASON.value_set(camel_case(reason)))
+        if shown.reason:
+            updates.append(names.REASON.value_set(camel_case(shown.reason)))
         elif self.state.stage is Stage.LIVE:  # it may have turned out not to be empty
             updates.append(names.REASON.value_unset())
-        if expires is not None:
-            updates.append(names.EXPIRES.value_set(expires))
-        updates.append(names.BLOCKED.value_set(blocked))
+        if shown.expires is not None:
+            updates.append(names.EXPIRES.value_set(shown.expires))
+        updates.append(names.BLOCKED.value_set(shown.blocked))
         workflow.upsert_search_attributes(updates)
 
     def _shown_by_start(self) -> bool:
@@ -359,6 +371,17 @@ def _type_of(error: ActivityError) -> str | None:
 def _cancellation(why: str) -> LeaveRequest:
     return LeaveRequest(
         reason=Reason.CANCELLED, detail=why or "the workflow was cancelled", actor="an operator, by a cancellation"
+    )
+
+
+def _searched(state: NodeState) -> _Searched:
+    expires = expiry(state)
+    return _Searched(
+        stage=visible_stage(state),
+        instance=state.instance,
+        expires=min(expires, LATEST_EXPIRY) if expires is not None else None,
+        blocked=bool(state.blocked),
+        reason=state.leave.reason if state.leave else "",
     )
 
 

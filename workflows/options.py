@@ -58,6 +58,10 @@ _NEVER_AGAIN = [kind.value for kind in ErrorType]
 LOCAL_FOR = timedelta(seconds=5)
 """Less than the 8 seconds after which Temporal's SDK reports that a workflow task with local activities goes on."""
 
+VALIDATED_WITHIN = timedelta(minutes=10)
+"""A command ends that no leader has validated after this time. A new leader announces itself only to the commands that
+the disruption workflow knows, and someone may have terminated that workflow."""
+
 POLL_FOR = timedelta(seconds=QUIET_POLL_SECONDS + 60)
 """A leader that gets no call asks for one within seconds, so a call that was lost does not last this long."""
 
@@ -124,8 +128,8 @@ OPTIONS: dict[ActivityName, Options] = {
     ),
     ActivityName.BIND: Options(BindResult, _seconds(60), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.KEEP: Options(KeepRecorded, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
-    ActivityName.WITHDRAW: Options(Withdrawn, _seconds(30), first_pause=_seconds(0.2)),
-    ActivityName.CHECK_EXPIRATION: Options(ExpirationResult, _seconds(30), first_pause=_seconds(0.2)),
+    ActivityName.WITHDRAW: Options(Withdrawn, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
+    ActivityName.CHECK_EXPIRATION: Options(ExpirationResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
     # A node without pods is also drained in it.
     ActivityName.CORDON: Options(CordonResult, _seconds(60), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.DRAIN: Options(DrainResult, _seconds(120), heartbeat=_seconds(45), lane=DRAINING, tries=TRIES),
@@ -146,7 +150,9 @@ OPTIONS: dict[ActivityName, Options] = {
     ActivityName.AWAIT_BATCH: Options(BatchSummary, POLL_FOR, longest_pause=_seconds(5), lane=PLANNING),
     ActivityName.PLAN: Options(PlanResult, _seconds(180), longest_pause=_seconds(10), lane=PLANNING),
     ActivityName.AWAIT_DISRUPTION: Options(DisruptionDecision, POLL_FOR, longest_pause=_seconds(5), lane=PLANNING),
-    ActivityName.VALIDATE_COMMAND: Options(StepResult, _seconds(60), longest_pause=_seconds(5), lane=PLANNING),
+    ActivityName.VALIDATE_COMMAND: Options(
+        StepResult, _seconds(60), VALIDATED_WITHIN, longest_pause=_seconds(5), lane=PLANNING
+    ),
     ActivityName.TAINT_CANDIDATES: Options(StepResult, _seconds(30), _seconds(600)),
     ActivityName.CREATE_REPLACEMENTS: Options(StepResult, _seconds(30), _seconds(600)),
     ActivityName.AWAIT_REPLACEMENTS: Options(StepResult, _seconds(30), _seconds(600)),

@@ -199,6 +199,8 @@ def _failed(state: NodeState, event: Failed, now: datetime) -> NodeState:
     if event.activity is ActivityName.REBOOT:
         return reboot.lost_answer(state, event.message, now)
     text = f"{event.activity.value} failed: {event.message}"
+    if event.activity is ActivityName.WITHDRAW:  # the next sweep pokes a node that still has the taint
+        return record(evolve(state, disrupted=False), now, text)
     blocked = Blocked(message=text, since=state.blocked.since if state.blocked else None)
     update: dict[str, object] = {"blocked": blocked, "failures": state.failures + 1}
     if event.activity is ActivityName.CHECK_EXPIRATION:

@@ -9,6 +9,7 @@ from tenon.evolve import evolve
 from tenon.messages.node_steps import BindResult, InitializeResult, RegisterResult
 from tenon.node import leaving_stages
 from tenon.node.leave_text import WORKFLOW
+from tenon.node.registration import NODE_NOT_FOUND, NOT_JOINED
 from tenon.node.state import Blocked, NodeState, Stage
 from tenon.node.steps import LeaveRequest
 from tenon.node.timeline import pods_text, record
@@ -28,7 +29,7 @@ def registered(state: NodeState, event: RegisterResult, now: datetime) -> NodeSt
     state = evolve(state, check_now=False)
     if not event.node_name:
         if state.last_check:
-            return leaving_stages.leave(state, _registration_timeout(state, event.console), now)
+            return leaving_stages.leave(state, _registration_timeout(state, event), now)
         waits = evolve(state, blocked=Blocked(message=event.message)) if event.console else state
         return record(waits, now, f"not registered yet: {event.message or event.reason}")
     joined = evolve(
@@ -43,11 +44,15 @@ def registered(state: NodeState, event: RegisterResult, now: datetime) -> NodeSt
     return record(joined, now, f"registered node {event.node_name}")
 
 
-def _registration_timeout(state: NodeState, console: str) -> LeaveRequest:
+def _registration_timeout(state: NodeState, event: RegisterResult) -> LeaveRequest:
     minutes = int(REGISTRATION_TIMEOUT.total_seconds() // 60)
-    message = f"no Node joined for {state.instance.id if state.instance else 'it'} within {minutes} minutes"
-    if console:
-        message += f"; {console}"
+    instance_in_time = f"{state.instance.id if state.instance else 'it'} within {minutes} minutes"
+    if event.reason not in (NODE_NOT_FOUND, NOT_JOINED):
+        message = f"no Node registered for {instance_in_time}: {event.message or event.reason}"
+    elif event.console:
+        message = f"no Node joined for {instance_in_time}; {event.console}"
+    else:
+        message = f"no Node joined for {instance_in_time}"
     return LeaveRequest(reason=Reason.REGISTRATION_TIMEOUT, detail=message, actor=WORKFLOW)
 
 

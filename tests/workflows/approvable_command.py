@@ -32,14 +32,18 @@ EMPTY = evolve(
 
 @asynccontextmanager
 async def running(
-    temporal: WorkflowEnvironment, cluster: str, steps: FakeSteps, asking_command: DisruptionCommand = ASKING
+    temporal: WorkflowEnvironment,
+    cluster: str,
+    steps: FakeSteps,
+    asking_command: DisruptionCommand = ASKING,
+    plan_queue: str = "",
 ) -> AsyncIterator[Handle]:
     """The workflow of a command that asks, with workers for it. It skips time only in `fast_forward`.
 
     Otherwise the server skips the days in which an answer may come before a test has given it.
     """
     with temporal.with_time_skipping_disabled():
-        async with running_command.running(temporal, cluster, steps, asking_command) as handle:
+        async with running_command.running(temporal, cluster, steps, asking_command, plan_queue) as handle:
             yield handle
 
 

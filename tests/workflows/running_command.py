@@ -22,16 +22,20 @@ Handle = WorkflowHandle[DisruptionCommandWorkflow, DisruptResult]
 
 @asynccontextmanager
 async def running(
-    temporal: WorkflowEnvironment, cluster: str, steps: FakeSteps, disruption_command: DisruptionCommand
+    temporal: WorkflowEnvironment,
+    cluster: str,
+    steps: FakeSteps,
+    disruption_command: DisruptionCommand,
+    plan_queue: str = "",
 ) -> AsyncIterator[Handle]:
-    """The workflow of a command, with workers for it."""
+    """The workflow of a command, with workers for it. ``plan_queue``: of a leader that is gone."""
     queue = names.task_queue(cluster)
     common = Worker(temporal.client, task_queue=queue, workflows=[DisruptionCommandWorkflow], activities=steps.common())
     planner = Worker(temporal.client, task_queue=names.plan_queue(cluster), activities=[steps.validate, steps.measure])
     async with common, planner:
         yield await temporal.client.start_workflow(
             DisruptionCommandWorkflow.run,
-            DisruptInput(cluster=cluster, command=disruption_command),
+            DisruptInput(cluster=cluster, command=disruption_command, plan_queue=plan_queue),
             id=names.command_id(cluster, disruption_command.id),
             task_queue=queue,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +18,7 @@ from tenon.messages.command_steps import DisruptInput
 from tenon.messages.disruption import ApprovedReport, DisruptionCommand, Postponement, StepResult
 from tests.workflows.approvable_command import (
     ANN,
+    ASKING,
     DAYS,
     EMPTY,
     page_of,
@@ -25,7 +27,9 @@ from tests.workflows.approvable_command import (
     waits,
 )
 from tests.workflows.fake_steps import FakeSteps, command, leaves_first, reboot
+from workflows import names
 from workflows.disruption_command import DisruptionCommandWorkflow
+from workflows.options import OPTIONS, VALIDATED_WITHIN
 
 pytestmark = pytest.mark.integration
 
@@ -114,6 +118,27 @@ async def test_a_command_that_does_not_hold_any_more_when_it_is_approved_says_wh
     assert (result.failure, approved) == ("NodeClaim default-1 is gone", [])
     assert result.approval is not None
     assert result.approval.by == "ann"
+
+
+@pytest.mark.parametrize("approved_command", [ASKING, EMPTY], ids=lambda approved_command: approved_command.id)
+async def test_an_approved_command_whose_leader_is_gone_ends_and_says_why(
+    temporal: WorkflowEnvironment, cluster: str, approved_command: DisruptionCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disruption workflow says who leads now only to commands that it knows, and someone had terminated it."""
+    row = OPTIONS[ActivityName.VALIDATE_COMMAND]
+    assert row.give_up_after == VALIDATED_WITHIN
+    # The server skips no time while an activity waits for a worker.
+    monkeypatch.setitem(OPTIONS, ActivityName.VALIDATE_COMMAND, replace(row, give_up_after=timedelta(seconds=0.5)))
+    steps = FakeSteps()
+    earlier_leader = names.leader_queue(cluster, "earlier")
+    async with running(temporal, cluster, steps, approved_command, earlier_leader) as handle:
+        await waits(handle)
+        await handle.execute_update(DisruptionCommandWorkflow.approve, ANN)
+        result = await handle.result()
+        (postponed,) = await signals_of(handle, "postpone")
+    assert result.failure == "no leader checked within 10 minutes whether it still holds"
+    assert steps.calls == []
+    assert Postponement.model_validate_json(postponed).undone == result.failure
 
 
 async def test_a_command_is_withdrawn_when_nothing_asks_for_it_any_more(

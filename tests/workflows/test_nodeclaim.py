@@ -39,7 +39,7 @@ from tests.workflows.node_workflow import (
 from tests.workflows.waiting import until
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
-from workflows.options import DRAINING, ENDING
+from workflows.options import DRAINING, ENDING, TRIES
 
 pytestmark = pytest.mark.integration
 
@@ -441,6 +441,38 @@ class Denied(FakeWorld):
         if self.denies:
             raise RuntimeError("UnauthorizedOperation: not allowed")
         return await super().terminate(terminate_input)
+
+
+@pytest.mark.parametrize("denied", [ActivityName.WITHDRAW, ActivityName.CHECK_EXPIRATION])
+async def test_a_live_node_leaves_although_a_step_of_it_is_always_denied(
+    temporal: WorkflowEnvironment, cluster: str, denied: ActivityName
+) -> None:
+    """Whatever a node must do meanwhile, such as an interruption, waits for the step that runs."""
+    world = DeniedWhileLive(denied)
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await live(temporal.client, cluster)
+        if denied is ActivityName.WITHDRAW:
+            await handle.signal(NodeClaimWorkflow.poke, Poke(node_name="ip-10-0-0-1", disrupted=True))
+        else:
+            await temporal.fast_forward(handle, timedelta(days=1))
+        await until(lambda: called(world, denied.value))
+        await newest(temporal.client, cluster).signal(NodeClaimWorkflow.drain)
+        await temporal.fast_forward(newest(temporal.client, cluster), timedelta(minutes=10))
+        assert (await handle.result()).reason == "drain"
+    assert world.calls.count(denied.value) == TRIES
+
+
+class DeniedWhileLive(FakeWorld):
+    """The API server denies one of the steps of a live node, whose time to live is a day."""
+
+    def __init__(self, denied: ActivityName) -> None:
+        super().__init__(expire_after_seconds=24 * 3600)
+        self.denied = denied
+
+    def _called(self, name: ActivityName, value: Any) -> None:
+        super()._called(name, value)
+        if name is self.denied and not activity.info().is_local:
+            raise RuntimeError("not allowed")
 
 
 async def test_a_terminated_workflow_is_rebuilt_from_its_claim(temporal: WorkflowEnvironment, cluster: str) -> None:

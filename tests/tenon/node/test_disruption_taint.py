@@ -12,7 +12,7 @@ from tenon.messages.node_steps import DrainInput
 from tenon.node import cordon, machine
 from tenon.node.next_step import EXPIRES
 from tenon.node.state import Leave, NodeState, Stage
-from tenon.node.steps import LeaveRequest, Run, Wait, Withdrawn
+from tenon.node.steps import Failed, LeaveRequest, Run, Wait, Withdrawn
 from tests.tenon.node.launched import INSTANCE, NOW, REF
 
 LIVE = NodeState(claim=REF, stage=Stage.LIVE, instance=INSTANCE, node_name="n1", initialized=True)
@@ -32,6 +32,19 @@ def test_dis66_a_live_node_loses_the_taint_and_goes_on() -> None:
 
 def test_dis66_a_taint_that_went_by_itself_is_not_recorded() -> None:
     assert machine.apply(machine.apply(LIVE, TAINTED, NOW), Withdrawn(), NOW) == LIVE
+
+
+def test_dis66_a_taint_that_cannot_be_removed_holds_up_nothing_else() -> None:
+    """The next sweep signals a taint that is still there. One that an operator removed meanwhile must block no node."""
+    expires_at = NOW + timedelta(hours=1)
+    state = machine.apply(LIVE.model_copy(update={"expires_at": expires_at}), TAINTED, NOW)
+    state = machine.apply(state, Failed(activity=ActivityName.WITHDRAW, message="denied"), NOW)
+    assert machine.next_step(state, NOW) == Wait(expires_at, EXPIRES)
+    assert (state.blocked, state.failures) == (None, 0)
+    assert state.timeline[-1].text == "remove disruption taint failed: denied"
+    step = machine.next_step(machine.apply(state, TAINTED, NOW), NOW)
+    assert isinstance(step, Run)
+    assert step.activity is ActivityName.WITHDRAW
 
 
 def test_dis66_a_node_that_is_asked_to_leave_meanwhile_keeps_its_taint() -> None:

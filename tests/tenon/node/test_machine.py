@@ -277,6 +277,22 @@ def test_lif05_a_node_that_never_joined_leaves_with_what_its_console_said() -> N
     assert removal.blocked is None, "it waits for no Node any more"
 
 
+def test_lif05_two_nodes_of_one_instance_leave_with_what_a_person_must_know() -> None:
+    """Both joined in time: that no Node joined would send the reader to the user data and the network."""
+    several = RegisterResult(
+        reason="MultipleNodesFound",
+        message="provider ID aws:///a/i-1 is on several Nodes (n1, n2): delete the wrong ones",
+    )
+    state = machine.apply(NodeState(claim=REF, stage=Stage.LAUNCHING), LaunchResult(instance=INSTANCE), NOW)
+    state = machine.apply(state, DeadlinePassed(), NOW + timedelta(minutes=15))
+    removal = machine.apply(state, several, NOW + timedelta(minutes=15))
+    assert removal.leave is not None
+    assert (removal.leave.reason, removal.leave.detail) == (
+        "registration_timeout",
+        f"no Node registered for {INSTANCE.id} within 15 minutes: {several.message}",
+    )
+
+
 def uninitialized(timeout: float | None) -> NodeState:
     """A node that has just registered."""
     state = NodeState(

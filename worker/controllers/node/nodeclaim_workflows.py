@@ -161,6 +161,7 @@ class NodeClaimWorkflowController(Controller):
                 self._sent_pokes.pop(claim.name, None)
             else:
                 self._started.add(claim.uid)
+                self._ended.discard(claim.uid)  # a sweep of garbage collection may have started it again
                 if self._runs.get(claim.name) != run_id:
                     self._sent_pokes.pop(claim.name, None)
         live_uids = {claim.uid for claim in self._cache.claims}

@@ -293,6 +293,21 @@ async def test_a_claim_whose_life_has_ended_is_not_started_again() -> None:
         assert temporal.started("a") == 0
 
 
+async def test_a_workflow_that_the_garbage_collection_started_again_is_poked() -> None:
+    """Its earlier run had completed. Otherwise `kubectl delete nodeclaim` ends nothing until another replica leads."""
+    cache, temporal = Cache(), FakeTemporal()
+    nodeclaim_id = names.nodeclaim_id("c", "a")
+    temporal.completed[nodeclaim_id] = "uid-a"
+    cache.publish(starting("a", uid="uid-a"))
+    async with bridged(cache, temporal):
+        assert temporal.started("a") == 0
+        temporal.open[nodeclaim_id] = "run-of-the-sweep"
+        await asyncio.sleep(SWEEP)
+        cache.publish(starting("a", uid="uid-a", **LEAVING))
+        await asyncio.sleep(MOMENT)
+        assert [poke.claim_deleting for poke in temporal.pokes("a")][-1:] == [True]
+
+
 async def test_a_life_that_ended_a_moment_ago_gets_no_second_one() -> None:
     """Its Node goes, the workflow has ended, and that the claim has gone too is not yet seen here."""
     cache, temporal = Cache(), FakeTemporal()
