@@ -63,6 +63,15 @@ async def page_of(handle: Handle) -> str:
     return str(page.current_details)
 
 
+async def shows(handle: Handle, text: str) -> None:
+    """Wait until the page of the workflow has a text."""
+
+    async def has_text() -> bool:
+        return text in await page_of(handle)
+
+    await until(has_text)
+
+
 async def waits(handle: Handle) -> None:
     async def asks() -> bool:
         try:

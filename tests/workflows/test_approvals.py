@@ -11,6 +11,7 @@ from temporalio import activity
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
+from tenon.disruption.commands import approval_answers
 from tenon.evolve import evolve
 from tenon.messages.base import ActivityName
 from tenon.messages.command_approval import ApprovalAnswer, Refusal
@@ -23,6 +24,7 @@ from tests.workflows.approvable_command import (
     EMPTY,
     page_of,
     running,
+    shows,
     signals_of,
     waits,
 )
@@ -120,23 +122,45 @@ async def test_a_command_that_does_not_hold_any_more_when_it_is_approved_says_wh
     assert result.approval.by == "ann"
 
 
-@pytest.mark.parametrize("approved_command", [ASKING, EMPTY], ids=lambda approved_command: approved_command.id)
-async def test_an_approved_command_whose_leader_is_gone_ends_and_says_why(
-    temporal: WorkflowEnvironment, cluster: str, approved_command: DisruptionCommand, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The disruption workflow says who leads now only to commands that it knows, and someone had terminated it."""
+@pytest.fixture
+def gone_leader(cluster: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The queue of a leader that is gone. Its activities are given up soon.
+
+    The disruption workflow says who leads now only to commands that it knows, and someone may have terminated it.
+    """
     row = OPTIONS[ActivityName.VALIDATE_COMMAND]
     assert row.give_up_after == VALIDATED_WITHIN
     # The server skips no time while an activity waits for a worker.
     monkeypatch.setitem(OPTIONS, ActivityName.VALIDATE_COMMAND, replace(row, give_up_after=timedelta(seconds=0.5)))
+    return names.leader_queue(cluster, "earlier")
+
+
+@pytest.mark.parametrize("approved_command", [ASKING, EMPTY], ids=lambda approved_command: approved_command.id)
+async def test_an_approved_command_waits_for_a_leader(
+    temporal: WorkflowEnvironment, cluster: str, approved_command: DisruptionCommand, gone_leader: str
+) -> None:
+    """An outage of the worker does not take a person's answer."""
     steps = FakeSteps()
-    earlier_leader = names.leader_queue(cluster, "earlier")
-    async with running(temporal, cluster, steps, approved_command, earlier_leader) as handle:
+    async with running(temporal, cluster, steps, approved_command, gone_leader) as handle:
         await waits(handle)
         await handle.execute_update(DisruptionCommandWorkflow.approve, ANN)
+        await shows(handle, "is approved and waits: no leader has checked within 10 minutes whether it still holds")
+        assert steps.calls == []
+        await handle.signal(DisruptionCommandWorkflow.planner_started, names.plan_queue(cluster))
+        await temporal.fast_forward(handle, approval_answers.FIRST_RETRY)
+        result = await handle.result()
+    assert steps.calls[0] == "validate command"
+    assert result.accepted
+
+
+async def test_a_command_that_asks_no_one_ends_without_a_leader(
+    temporal: WorkflowEnvironment, cluster: str, gone_leader: str
+) -> None:
+    steps = FakeSteps()
+    async with running(temporal, cluster, steps, command(graceful=False), gone_leader) as handle:
         result = await handle.result()
         (postponed,) = await signals_of(handle, "postpone")
-    assert result.failure == "no leader checked within 10 minutes whether it still holds"
+    assert result.failure == "no leader has checked within 10 minutes whether it still holds"
     assert steps.calls == []
     assert Postponement.model_validate_json(postponed).undone == result.failure
 

@@ -126,7 +126,7 @@ class Transitions:
         if not self._is_full:
             self._is_full = True
             loggers.PROCESS.warning(
-                "Conditions with new labels are not counted, because there are too many: restart the worker",
+                "Conditions with new labels are not counted, because there are too many since the worker started",
                 extra={"kind": self._kind},
             )
         return False
@@ -142,16 +142,27 @@ class NodeTransitions(Transitions):
     def __init__(self, cache: ClusterState) -> None:
         super().__init__("node", cache.clock)
         self._cache = cache
+        self._last_labels: dict[str, tuple[str, ...]] = {}
+        """Those of each Node that has a NodeClaim. The watch of NodeClaims may say first that both are gone."""
         self._types = _FirstValues(KUBERNETES_TYPES)
         self._reasons = _FirstValues()
+
+    def changed(
+        self, _key: str, before: ObjectRecord | NodeRecord | None, after: ObjectRecord | NodeRecord | None
+    ) -> None:
+        super().changed(_key, before, after)
+        if before is not None and after is None:
+            self._last_labels.pop(before.key, None)
 
     def _labels_of(self, record: ObjectRecord | NodeRecord) -> tuple[str, ...] | None:
         claim = self._cache.claim_of(record) if isinstance(record, NodeRecord) else None
         if claim is None or labels.NODEPOOL not in claim.labels:
-            return None
+            return self._last_labels.get(record.key)
         is_initialized = record.labels.get(labels.INITIALIZED) == "true"
         of_node = {**claim.labels, labels.INITIALIZED: "true" if is_initialized else ""}
-        return tuple(of_node.get(OBJECT_LABELS[label], "") for label in CONDITION_LABELS["node"])
+        values = tuple(of_node.get(OBJECT_LABELS[label], "") for label in CONDITION_LABELS["node"])
+        self._last_labels[record.key] = values
+        return values
 
     def _shown(self, condition: TimedCondition) -> TimedCondition:
         return condition._replace(

@@ -364,6 +364,16 @@ def test_met60_only_nodes_of_nodeclaims_are_counted() -> None:
         assert pools.isdisjoint({"forged", "foreign", ""})
 
 
+def test_met60_a_node_whose_claim_vanishes_first_is_counted() -> None:
+    """Both lose their finalizer at nearly the same time, and their watches are independent."""
+    cache = owned("n", "vanishing")
+    with ClusterMetrics(cache, Path("unused")).observing():
+        cache.nodes.on_event("n", node("n", meta={"deletionTimestamp": "2026-01-01T00:04:00Z"}))
+        cache.claims.on_event("claim", None)
+        cache.nodes.on_event("n", None)
+    assert node_count("termination_duration_seconds_sum", "vanishing") == 60.0
+
+
 def test_met60_what_a_kubelet_writes_has_few_series() -> None:
     """Each series takes room in a file system of fixed size, and a worker that finds it full ends at once."""
     cache = owned("n", "noisy")
