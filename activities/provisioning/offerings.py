@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 
 from activities.cluster_view.interfaces import ClusterView, Types
+from activities.ec2.errors import EC2Error
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import NodePool
 from tenon.ec2.families.own_kubelet import with_own_kubelet
@@ -30,6 +32,9 @@ async def instance_types_by_pool(
 
     A NodeOverlay is refused for all of them if it conflicts with another in any NodePool that gets new nodes, whichever
     pools are asked for. A launch refuses it too (`activities.node.overlays`).
+
+    Raises:
+        EC2Error: the types of a pool that is asked for cannot be read. Other pools with such types do not count.
     """
     overlays = view.overlays()
     if not overlays:
@@ -38,16 +43,32 @@ async def instance_types_by_pool(
     other_pools = [pool for pool in view.node_pools() if pool.metadata.name not in names]
     usable = usable_pools(other_pools, view.node_class, view)
     usable_static = usable_static_pools(other_pools, view.node_class, view)
-    pools_with_types = await _types_of(view, types, [*pools, *usable, *usable_static], unavailable, unpriced=True)
+    pools_with_types = await _types_of(
+        view, types, pools, unavailable, optional=[*usable, *usable_static], unpriced=True
+    )
     overlaid = await asyncio.to_thread(apply_overlays, pools_with_types, overlays)
     return replace(overlaid, pools_with_types=overlaid.pools_with_types[: len(pools)])
 
 
 async def _types_of(
-    view: ClusterView, types: Types, pools: Sequence[NodePool], unavailable: Unavailable, *, unpriced: bool = False
+    view: ClusterView,
+    types: Types,
+    pools: Sequence[NodePool],
+    unavailable: Unavailable,
+    *,
+    optional: Sequence[NodePool] = (),
+    unpriced: bool = False,
 ) -> PoolTypes:
     """The types without overlays. A place in a capacity reservation that a NodeClaim takes counts as used before EC2
     counts it.
+
+    Args:
+        view: the cluster.
+        types: reads the types of a class.
+        pools: come first in the result.
+        unavailable: offerings that EC2 refused recently.
+        optional: further pools, which are left out if their types cannot be read.
+        unpriced: whether types without a price count too.
     """
     claims = view.reserved_claims()
 
@@ -55,18 +76,22 @@ async def _types_of(
         instance_types = types.instance_types(node_class, unavailable, unpriced=unpriced, dedicated=dedicated)
         return without_taken(instance_types, claims) if reservation_ids(instance_types) else instance_types
 
-    pools_with_types: list[tuple[NodePool, Sequence[InstanceType]]] = []
     shared: dict[tuple[int, bool], Sequence[InstanceType]] = {}
-    classes = [view.node_class(class_key(pool)) for pool in pools]
-    for pool, node_class in zip(pools, classes, strict=True):
+
+    async def types_of(pool: NodePool) -> Sequence[InstanceType]:
+        node_class = view.node_class(class_key(pool))
         assert node_class is not None  # the caller has checked it
         own = with_own_kubelet(node_class, pool.metadata.annotations)
         dedicated = is_dedicated(pool)
         if own is not node_class:
-            pools_with_types.append((pool, await asyncio.to_thread(read, own, dedicated)))
-            continue
+            return await asyncio.to_thread(read, own, dedicated)
         key = (id(own), dedicated)
         if key not in shared:  # the pools of a class share one list, so that overlays are matched against it once
             shared[key] = await asyncio.to_thread(read, own, dedicated)
-        pools_with_types.append((pool, shared[key]))
+        return shared[key]
+
+    pools_with_types = [(pool, await types_of(pool)) for pool in pools]
+    for pool in optional:
+        with contextlib.suppress(EC2Error):
+            pools_with_types.append((pool, await types_of(pool)))
     return pools_with_types

@@ -35,8 +35,10 @@ class DefaultTopologySpread:
         """Number of changes of selectors."""
         self._tell = tell
         self._services_of: dict[str, dict[str, Mapping[str, str]]] = {}
-        self._spread_pods: dict[str, dict[str, tuple[Pod, Pod]]] = {}
-        """By namespace and key: the pod without and with its spread."""
+        self._spread_pods: dict[str, dict[str, tuple[tuple[Pod, Pod], ...]]] = {}
+        """By namespace and key: the pod without and with its spread. Two of them, because a pod with an ephemeral
+        volume is another one after its eviction.
+        """
 
     def adopt(self, other: DefaultTopologySpread) -> None:
         """Take over another instance's current content. From now on this instance reports no changes."""
@@ -54,10 +56,13 @@ class DefaultTopologySpread:
         if not self.defaults or pod.rules.spreads or pod.buffer:
             return pod
         namespace_pods = self._spread_pods.setdefault(pod.namespace, {})
-        cached = namespace_pods.get(record.key)
-        if cached is None or cached[0] is not pod:
-            cached = namespace_pods[record.key] = (pod, self._spread(record, pod))
-        return cached[1]
+        cached = namespace_pods.get(record.key, ())
+        for bare_pod, spread_pod in cached:
+            if bare_pod is pod:
+                return spread_pod
+        spread_pod = self._spread(record, pod)
+        namespace_pods[record.key] = ((pod, spread_pod), *cached[:1])
+        return spread_pod
 
     def forget(self, pod_key: str) -> None:
         """Drop a pod from the cache. Does nothing if it is not there."""

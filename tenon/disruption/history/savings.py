@@ -22,6 +22,10 @@ from tenon.money import per_hour, price_text
 
 FELL_SHORT = 0.5
 """A command that saves less than this share of the prediction fell short."""
+LEAST_COUNTED = 0.001
+"""What a command must have been to save to be judged, in dollars an hour. One that only frees places in capacity
+reservations has a prediction far below it: a place counts as a ten-millionth of its price.
+"""
 TOLERATED = 1
 """How many commands in a row may fall short before the NodePool is slowed down."""
 FIRST_PAUSE = timedelta(minutes=10)
@@ -79,8 +83,8 @@ def remember(
     ``started``: when the command started. Commands that ran at the same time as one that is remembered count as one
     with it, because it was not known yet that they would fall short.
     """
-    if not saving.predicted:
-        return before  # it only freed places in capacity reservations
+    if saving.predicted < LEAST_COUNTED:
+        return before
     if saving.reached >= saving.predicted * FELL_SHORT:
         return None
     if before is None or is_forgotten(before, now):

@@ -179,7 +179,7 @@ class PriceRule:
             return True
         pool = self._pools[claim.pool]
         return all(
-            len(_values(claim.requirements, key, pool, sales)) >= requirement.min_values
+            len(_values(claim.requirements, key, sales)) >= requirement.min_values
             for key, requirement in pool.requirements.items()
             if requirement.min_values
         )
@@ -198,23 +198,20 @@ def may_be_spot(planned: PlannedClaim | Pool) -> bool:
     return planned.requirements.get(labels.CAPACITY_TYPE).has(labels.SPOT)
 
 
-def _values(requirements: Requirements, key: str, pool: Pool, sales: Iterable[TypePrice]) -> set[str]:
+def _values(requirements: Requirements, key: str, sales: Iterable[TypePrice]) -> set[str]:
     allowed = requirements.get(key)
     if key == labels.INSTANCE_TYPE:
         return {sale.type.name for sale in sales}
     if key in OFFERING_KEYS:
         offered = (o for sale in sales for o in sale.type.offerings if allows(requirements, o))
         return {_label(offering, key) for offering in offered} - {""}
-    values = {
+    return {
         value
         for sale in sales
         if key in sale.type.requirements
         for value in sale.type.requirements[key].members
         if allowed.has(value)
     }
-    # a label that only the pool sets: the node gets one of the values that are left
-    own = pool.requirements[key]
-    return values or (set() if own.complement else set(own.members))
 
 
 def _listing(claim: PlannedClaim, sales: Sequence[TypePrice]) -> PlannedClaim:

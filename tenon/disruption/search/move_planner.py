@@ -132,6 +132,8 @@ def would_start(model: ClusterModel, terms: MoveTerms, moves: Sequence[Move], ot
         as_validated = replace(model, problem=replace(model.problem, pools=pools))
         rescheduler = Rescheduler(as_validated, terms.closed | closed)
         plan = rescheduler.simulate(move.claims, expired=terms.expired)
+        if plan.unreached:  # the time of this pass is over: the validation has its own
+            continue
         listed = [(planned.pool, frozenset(planned.instance_types)) for planned in move.plan.claims]
         if not is_complete(plan) or not serves(listed, plan.claims):
             return False

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
+from activities.ec2.errors import EC2Error
 from activities.provisioning.offerings import instance_types_by_pool
 from tenon.apis import labels
+from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
-from tests.activities.provisioning.fake_view import FakeTypes, FakeView, node_pool
+from tenon.scheduling.model import InstanceType
+from tests.activities.provisioning.fake_view import FakeTypes, FakeView, node_class, node_pool
 from tests.activities.provisioning.setting import BATCH, Setting
 from tests.tenon.apis.case import edited, term
 from tests.tenon.apis.sample_overlay import BASE
@@ -17,6 +23,15 @@ from tests.tenon.scheduling.builders import pod
 def overlay(*requirements: dict[str, Any], name: str = "o", **spec: Any) -> NodeOverlay:
     manifest = edited(BASE, {"requirements": list(requirements), **spec})
     return NodeOverlay.model_validate({**manifest, "metadata": {"name": name}})
+
+
+class TypesOfOneClass(FakeTypes):
+    """Types that can be read for one class only."""
+
+    def instance_types(self, node_class: EC2NodeClass, *args: Any, **options: Any) -> Sequence[InstanceType]:
+        if node_class.metadata.name == "broken":
+            raise EC2Error("InternalError", "DescribeInstanceTypes failed")
+        return super().instance_types(node_class, *args, **options)
 
 
 async def planned(at: Setting) -> tuple[float, set[str], dict[str, str]]:
@@ -90,3 +105,15 @@ async def test_no06_what_one_pool_buys_does_not_depend_on_the_pools_that_are_ask
     view.pools = [node_pool("one")]
     overlaid = await instance_types_by_pool(view, FakeTypes(), [version_of_one])
     assert overlaid.refused == {}
+
+
+async def test_no06_a_pool_whose_types_cannot_be_read_does_not_stop_the_others() -> None:
+    """N15-052."""
+    view = FakeView()
+    view.pools = [node_pool("one"), node_pool("other", {"template/spec/nodeClassRef/name": "broken"})]
+    view.classes["broken"] = node_class("broken")
+    view.node_overlays = [overlay(name="a", price="5")]
+    overlaid = await instance_types_by_pool(view, TypesOfOneClass(), [view.pools[0]])
+    assert [pool.metadata.name for pool, _ in overlaid.pools_with_types] == ["one"]
+    with pytest.raises(EC2Error):
+        await instance_types_by_pool(view, TypesOfOneClass(), [view.pools[1]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -215,6 +216,14 @@ def test_dis46_commands_for_pods_with_rules_start_if_nothing_changes(seed: int, 
     """The search plans with nodes closed that cost too much, and several nodes at once; validation does neither."""
     commands = commands_that_start(large_cluster(seed, count, rules=True))
     assert sum(command.expected for command in commands) == pytest.approx(saving, abs=0.001)
+
+
+def test_moves_of_pods_with_rules_that_were_found_in_time_are_kept() -> None:
+    """The search checks each of them by another plan. If there is no time for it, the validation decides."""
+    value = situation(large_cluster(205, 5, rules=True))
+    questions = itertools.count()
+    soon_over = Consolidation(deadline=lambda: lambda: next(questions) > 100)
+    assert decide(value, [soon_over]).commands != ()
 
 
 def commands_that_start(cluster: Cluster) -> Sequence[Command]:

@@ -124,9 +124,10 @@ def test_wsh01_a_pool_whose_commands_pay_is_not_remembered() -> None:
     assert after(GOOD, GOOD) is None
 
 
-def test_wsh01_a_command_that_was_to_save_nothing_ends_no_pause() -> None:
-    """It only frees a place in a capacity reservation."""
-    only_frees = MeasuredSaving(predicted=0.0, reached=0.0)
+@pytest.mark.parametrize("price", [0.0, 0.00001], ids=["m5.large", "p5.48xlarge"])
+def test_wsh01_a_command_that_was_to_save_nothing_ends_no_pause(price: float) -> None:
+    """It only frees a place in a capacity reservation, which counts as a ten-millionth of its price."""
+    only_frees = MeasuredSaving(predicted=price, reached=price)
     assert after(POOR, POOR, only_frees) == after(POOR, POOR)
     assert after(only_frees) is None
 

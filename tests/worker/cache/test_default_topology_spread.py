@@ -80,6 +80,23 @@ def test_the_selector_of_the_owner_is_asked_for_besides() -> None:
     assert chosen(pod(state, ownerReferences=[{**OWNED, "controller": False}])) == chosen(pod(state))
 
 
+def test_what_is_deduced_is_kept_for_a_pod_with_an_ephemeral_volume() -> None:
+    """It is another pod after its eviction, with a new volume, and both are asked for in turn."""
+    state = cache()
+    service(state, {"app": "web"})
+    record = objects.running(
+        "web-a",
+        "n1",
+        volumes=objects.ephemeral(storageClassName="waits"),
+        meta={"namespace": "default", "labels": {"app": "web"}},
+    )
+    state.pods.on_event(record.key, record)
+    running, recreated = state.scheduling_pod(record), state.recreated_pod(record)
+    assert running is not recreated
+    assert state.scheduling_pod(record) is running
+    assert state.recreated_pod(record) is recreated
+
+
 def test_what_is_deduced_is_kept_until_a_selector_changes() -> None:
     """Who waits hears of it: the pod may have a place now."""
     state = cache()
