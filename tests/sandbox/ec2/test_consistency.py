@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from sandbox.ec2.consistency import Delays
 from tests.sandbox.ec2.conftest import TEMPLATE, Aws
 
 pytestmark = pytest.mark.integration
@@ -40,6 +41,7 @@ def test_a_new_profile_is_unknown_to_launches_for_a_while(aws: Aws) -> None:
 
 
 def test_a_new_instance_is_shown_late_and_its_tags_later(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Delays, "of_instance", lambda *_: (2.0, 5.0))  # what is drawn depends on the tests before
     aws.admin.consistency(instance=4.0, tags=4.0, chance=1.0, seed=3)
     instance = aws.launch(TagSpecifications=TAG)
     with pytest.raises(ClientError, match=r"InvalidInstanceID\.NotFound"):
