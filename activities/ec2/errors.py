@@ -116,7 +116,8 @@ def translated(operation: str) -> Iterator[None]:
         if code in codes.THROTTLED:
             raise ThrottledError(code, message) from error
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        retryable = code in codes.RETRYABLE or status >= 500
+        # EC2 reports a lack of capacity with HTTP 500.
+        retryable = code in codes.RETRYABLE or (status >= 500 and code not in codes.INSUFFICIENT_CAPACITY)
         raise EC2Error(code, message, retryable=retryable, operation=error.operation_name) from error
     except BotoCoreError as error:
         code = NO_CREDENTIALS if isinstance(error, (CredentialRetrievalError, NoCredentialsError)) else NO_CONNECTION

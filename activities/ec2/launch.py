@@ -127,8 +127,9 @@ class Launcher:
         return LaunchResult(unavailable=unavailable, reason=reason, message=message, waits=waits)
 
     def _result(self, request: LaunchRequest, answer: CreateFleetResultTypeDef) -> LaunchResult:
-        failures = cast("Sequence[dict[str, Any]]", answer.get("Errors") or [])
-        unavailable = self._unavailable(request, failures)
+        all_failures = cast("Sequence[dict[str, Any]]", answer.get("Errors") or [])
+        failures = codes.of_tried(all_failures, request.capacity_type)
+        unavailable = self._unavailable(request, all_failures)
         bought = {
             instance_id: launched.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
             for launched in answer.get("Instances") or []
@@ -152,6 +153,8 @@ class Launcher:
         reason = codes.reason_for(code, text)
         message = f"{code}: {text} ({len(failures)} of {len(_tried(request))} offerings refused)"
         is_kept = busy is not None or not unavailable
+        if not unavailable:
+            unavailable = codes.refused_before_others(all_failures, _tried(request), request.capacity_type)
         fault = class_fault(code, text)
         waits = (
             LaunchWait(reason=reason, message=message, has_answer=busy is None, class_fault=fault) if is_kept else None

@@ -236,7 +236,15 @@ class Ec2Provider:
         _warn_of_few_types(claim, plan.request)
         requests = parse_resources(claim.spec.resources.requests)
         zones = {subnet.zone for subnet in node_class.status.subnets}
-        left_out = cheapest_left_out(requirements, requests, type_names, zones, unavailable, plan.request.capacity_type)
+        left_out = cheapest_left_out(
+            requirements,
+            requests,
+            type_names,
+            zones,
+            unavailable,
+            plan.request.capacity_type,
+            placement_group=plan.request.placement_group,
+        )
         return plan.request if left_out is None else evolve(plan.request, left_out=left_out)
 
     def launch(self, request: LaunchRequest) -> LaunchResult:

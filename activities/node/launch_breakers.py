@@ -190,9 +190,13 @@ class LaunchBreakers:
         self._record_refusal(pool, reason, message, instance_types, outage=False, node_class=node_class)
 
     def unanswered(self, pool: str, reason: str, message: str) -> None:
-        """Record that EC2 did not answer or failed internally. The breaker opens after `UNANSWERED` such calls."""
+        """Record that EC2 did not answer or failed internally. The breaker opens after `UNANSWERED` such calls.
+
+        One such call prolongs an outage. It says nothing about launches that EC2 refused for another reason.
+        """
         self._unanswered[pool] = self._unanswered.get(pool, 0) + 1
-        if pool in self._open or self._unanswered[pool] >= UNANSWERED:
+        breaker = self._open.get(pool)
+        if (breaker is not None and breaker.outage) or self._unanswered[pool] >= UNANSWERED:
             self._record_refusal(pool, reason, message, (), outage=True)
 
     def ended_booting(

@@ -108,7 +108,7 @@ class LaunchRefusals:
         self._over_quota = ruled_out(quotas) if quotas is not None else frozenset()
 
     def quotas(self, claims: Iterable[ClaimRecord] = ()) -> KnownQuotas | None:
-        """The quotas that were read a short time ago, without what NodeClaims use that were created since then."""
+        """The quotas that were read a short time ago, without what NodeClaims use that were not launched then."""
         if self._quotas is None or self._now() - self._quotas.read_at > QUOTAS_VALID_FOR:
             return None
         return with_claims(self._quotas, claims)

@@ -232,7 +232,7 @@ def _queue(aws: Ec2, name: str) -> list[DoctorFinding]:
 def _access(aws: Ec2, cluster: str, role: str) -> DoctorFinding:
     try:
         with translated("GetRole"):
-            arn = aws.iam.get_role(RoleName=role)["Role"]["Arn"]
+            arn = aws.iam.get_role(RoleName=role.rpartition("/")[2])["Role"]["Arn"]
         with translated("DescribeAccessEntry"):
             aws.eks.describe_access_entry(clusterName=cluster, principalArn=arn)
     except EC2Error as error:
@@ -240,6 +240,10 @@ def _access(aws: Ec2, cluster: str, role: str) -> DoctorFinding:
             sentence = f"The role {role} of the nodes does not exist, or has no access entry in the cluster {cluster}."
             remedy = f"create it (docs/eks.md), or add the role to the ConfigMap aws-auth: nodes of {role} cannot join"
             return fault("access entry", sentence, remedy)
+        if error.code == "InvalidRequestException":
+            sentence = f"The cluster {cluster} may have no access entries: {error.message.rstrip('.')}."
+            remedy = f"if it uses the ConfigMap aws-auth, check that this names the role {role}"
+            return unknown("access entry", sentence, remedy)
         how = f"aws eks describe-access-entry --cluster-name {cluster} --principal-arn ARN_OF_THE_ROLE"
         sentence = f"These credentials may not read whether nodes of the role {role} may join."
         return unknown("access entry", sentence, f"run as an administrator: {how}")

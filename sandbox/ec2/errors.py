@@ -15,6 +15,9 @@ JSON_SERVICES = frozenset(
 REST_SERVICES = frozenset({"eks", "arc-zonal-shift", "savingsplans"})
 """Those of the JSON services that refuse a call with status 403. The others do so with 400."""
 
+SERVER_ERRORS = frozenset({"InsufficientInstanceCapacity"})
+"""Codes that EC2 answers with status 500. The mock answers each of its errors with 400."""
+
 
 @dataclass(frozen=True)
 class Answer:

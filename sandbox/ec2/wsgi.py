@@ -15,7 +15,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
@@ -23,7 +23,7 @@ from activities import loggers
 from sandbox.ec2 import commitments, pricing, service_quotas, zonal_shift
 from sandbox.ec2.authorization.identities import Caller
 from sandbox.ec2.authorization.needs import needs
-from sandbox.ec2.errors import Answer, access_denied, aws_error, json_answer, unknown_caller
+from sandbox.ec2.errors import SERVER_ERRORS, Answer, access_denied, aws_error, json_answer, unknown_caller
 from sandbox.ec2.faults import Fault
 from sandbox.ec2.world import World
 
@@ -185,7 +185,8 @@ class Front:
             self._world.internal_errors.append(f"{call.service}.{call.action}")
             message = f"The sandbox failed on {call.service} {call.action}; its log has the reason"
             return aws_error(call.service, 500, "InternalError", message)
-        return Answer(status, list(headers), body)
+        answer = Answer(status, list(headers), body)
+        return replace(answer, status=500) if status == 400 and error_code(answer) in SERVER_ERRORS else answer
 
 
 def client_gone(environ: dict[str, Any]) -> bool:

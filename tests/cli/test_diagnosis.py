@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from botocore.exceptions import ClientError
 
 from activities.ec2 import price_tables, pricing
 from activities.ec2.client import Ec2
@@ -384,3 +385,34 @@ def test_a_role_that_does_not_exist_is_a_fault(server: Server) -> None:
     finding = aws._access(clients(server, ADMINISTRATOR_KEY), "sandbox", "KarpenterNodeRole-lost")
     assert finding.state is FindingState.FAULT
     assert "KarpenterNodeRole-lost" in finding.sentence
+
+
+class AwsAuth:
+    """IAM and EKS of a cluster that has no access entries, because it uses the ConfigMap aws-auth only."""
+
+    def __init__(self) -> None:
+        self.iam = self.eks = self
+        self.roles: list[str] = []
+
+    def get_role(self, *, RoleName: str) -> dict[str, Any]:
+        self.roles.append(RoleName)
+        return {"Role": {"Arn": f"arn:aws:iam::123456789012:role/nodes/{RoleName}"}}
+
+    def describe_access_entry(self, **_: str) -> dict[str, Any]:
+        message = "The cluster's authentication mode must be set to one of [API, API_AND_CONFIG_MAP] to do this."
+        answer: Any = {
+            "Error": {"Code": "InvalidRequestException", "Message": message},
+            "ResponseMetadata": {"HTTPStatusCode": 400},
+        }
+        raise ClientError(answer, "DescribeAccessEntry")
+
+
+def test_a_cluster_without_access_entries_points_to_the_config_map() -> None:
+    """It is no matter of rights. IAM has the role by its name without its path."""
+    clients = AwsAuth()
+    finding = aws._access(clients, "sandbox", "/nodes/Workers")  # type: ignore[arg-type]
+    assert clients.roles == ["Workers"]
+    assert finding.state is FindingState.UNKNOWN
+    assert "authentication mode must be set" in finding.sentence
+    assert "may not read" not in finding.sentence
+    assert "aws-auth" in finding.remedy

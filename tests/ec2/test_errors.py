@@ -261,6 +261,7 @@ def test_reasons(code: str, message: str, reason: str) -> None:
         ("InternalError", 500, EC2Error, True),
         ("Anything", 502, EC2Error, True),
         ("UnauthorizedOperation", 403, EC2Error, False),
+        ("InsufficientInstanceCapacity", 500, EC2Error, False),
     ],
 )
 def test_translation(code: str, status: int, kind: type[EC2Error], retryable: bool) -> None:

@@ -65,19 +65,51 @@ def launched(
     return launcher(clients, stub).create_fleet(request_of(capacity_type))
 
 
-def request_of(capacity_type: str) -> LaunchRequest:
-    template = FleetTemplate(name="t", image_id="ami-1", overrides=ROWS)
+def request_of(capacity_type: str, rows: list[FleetOverride] = ROWS) -> LaunchRequest:
+    template = FleetTemplate(name="t", image_id="ami-1", overrides=rows)
     return LaunchRequest(client_token="token", capacity_type=capacity_type, templates=[template], tags={})
 
 
-def refused_call(code: str, capacity_type: str, message: str = "as EC2 puts it") -> LaunchResult:
+def answered(
+    *tried: tuple[str, str, str], types: tuple[str, ...] = (), message: str = "as EC2 puts it", **request: str
+) -> LaunchResult:
+    """What becomes of an answer that refuses offerings of ``tried``, given by type, zone and code.
+
+    EC2 did not try ``types``, of which the request has one offering each, and says UnfulfillableCapacity of them.
+    """
+    places = [*tried, *((name, "us-west-2a", "UnfulfillableCapacity") for name in types)]
+    rows = [
+        FleetOverride(
+            instance_type=name,
+            zone=zone,
+            subnet_id=f"subnet-{zone[-1]}",
+            price=0.1,
+            reservation_id=f"cr-{name}" if request.get("capacity_type") == "reserved" else "",
+        )
+        for name, zone, _ in places
+    ]
+    failures = [
+        {
+            "ErrorCode": code,
+            "ErrorMessage": "Unable to fulfill capacity" if code == "UnfulfillableCapacity" else message,
+            "LaunchTemplateAndOverrides": {"Overrides": overrides(row)},
+        }
+        for row, (_, _, code) in zip(rows, places, strict=True)
+    ]
+    clients = SimpleNamespace(ec2=SimpleNamespace(create_fleet=lambda **_: {"Errors": failures, "Instances": []}))
+    return launcher(clients, SimpleNamespace()).create_fleet(request_of(request.get("capacity_type", "spot"), rows))
+
+
+def refused_call(
+    code: str, capacity_type: str, message: str = "as EC2 puts it", rows: list[FleetOverride] = ROWS
+) -> LaunchResult:
     """What becomes of a call that EC2 refuses as a whole."""
 
     def refuse(**_: object) -> None:
         raise EC2Error(code, message)
 
     return launcher(SimpleNamespace(ec2=SimpleNamespace(create_fleet=refuse)), SimpleNamespace()).create_fleet(
-        request_of(capacity_type)
+        request_of(capacity_type, rows)
     )
 
 
@@ -188,6 +220,127 @@ def test_no_capacity_at_all_gives_the_claim_up() -> None:
     result = launched("InsufficientInstanceCapacity", "UnfulfillableCapacity")
     assert result.waits is None
     assert len(result.unavailable) == len(ROWS)
+
+
+THREE = [("m5.large", "us-west-2a"), ("m5.large", "us-west-2b"), ("c5.large", "us-west-2a")]
+"""EC2 tries three offerings at most for a fleet, and answers UnfulfillableCapacity for the others."""
+UNTRIED = ("r5.large", "m6i.large")
+
+
+@pytest.mark.parametrize(
+    ("code", "fault"),
+    [
+        ("InvalidBlockDeviceMapping", ClassFault.IMAGE),
+        ("InvalidIamInstanceProfile.NotFound", ClassFault.WHOLE),
+        ("NeverHeardOf", ClassFault.NONE),
+    ],
+)
+def test_aws049_lif01_offerings_that_were_not_tried_hide_no_fault_of_the_class(code: str, fault: ClassFault) -> None:
+    result = answered(*((*place, code) for place in THREE), types=UNTRIED)
+    assert result.waits is not None
+    assert (result.waits.class_fault, result.waits.has_answer) == (fault, True)
+    assert result.unavailable == []
+    assert result.message.endswith("(3 of 5 offerings refused)")
+
+
+def test_aws049_a_busy_ec2_says_nothing_about_offerings_that_it_did_not_try() -> None:
+    result = answered(*((*place, "RequestLimitExceeded") for place in THREE), types=UNTRIED)
+    assert result.waits is not None
+    assert not result.waits.has_answer
+    assert result.unavailable == []
+
+
+def test_aws043_a_full_subnet_says_nothing_about_offerings_that_ec2_did_not_try() -> None:
+    result = answered(*((*place, "InsufficientFreeAddressesInSubnet") for place in THREE), types=UNTRIED)
+    assert result.waits is not None
+    assert result.unavailable == []
+
+
+def test_aws040_a_used_up_quota_rules_out_no_untried_types_of_other_quotas() -> None:
+    result = answered(
+        *((*place, "VcpuLimitExceeded") for place in THREE), types=("r5.large", "g5.xlarge"), capacity_type="on-demand"
+    )
+    assert result.waits is None
+    assert {item.key for item in result.unavailable} == {OfferingKey.of_quota("on-demand", "Standard")}
+
+
+def test_n15_405_reservations_that_were_not_tried_are_not_ruled_out() -> None:
+    result = answered(
+        ("m5.large", "us-west-2a", "ReservationCapacityExceeded"), types=UNTRIED, capacity_type="reserved"
+    )
+    assert result.waits is None
+    assert {item.key for item in result.unavailable} == {
+        OfferingKey.of_full_reservation("reserved", "us-west-2a", "cr-m5.large")
+    }
+
+
+@pytest.mark.parametrize("code", ["UnauthorizedOperation", "OptInRequired"])
+@pytest.mark.parametrize("names", [["m5.large", "c5.large"], ["m5.large", "m5.large"]], ids=["several", "one"])
+def test_refused_types_make_room_for_those_that_ec2_did_not_try(names: list[str], code: str) -> None:
+    """A policy may deny the cheapest types. The same ones would be tried first each time."""
+    tried = [(name, f"us-west-2{letter}", code) for name, letter in zip(names, "ab", strict=True)]
+    result = answered(*tried, types=UNTRIED)
+    assert result.waits is not None, "the cause may be one that all types have in common"
+    assert {item.key for item in result.unavailable} == {OfferingKey("spot", name, "") for name in names}
+    assert answered(*tried).unavailable == [], "nothing is left that EC2 did not try"
+
+
+def test_a_refused_type_makes_no_room_if_only_its_own_zones_were_not_tried() -> None:
+    code = "InvalidParameterCombination"
+    result = answered(("m5.large", "us-west-2a", code), ("m5.large", "us-west-2b", code), types=("m5.large",))
+    assert result.waits is not None
+    assert result.unavailable == []
+
+
+def test_a_right_that_no_type_lacks_rules_out_no_type_that_was_tried() -> None:
+    message = "User: me is not authorized to perform: ec2:RunInstances on resource: arn:aws:ec2:us-west-2::image/ami-1"
+    result = answered(*((*place, "UnauthorizedOperation") for place in THREE), types=UNTRIED, message=message)
+    assert result.waits is not None
+    assert result.waits.class_fault == ClassFault.IMAGE
+    assert result.unavailable == []
+
+
+def test_a_refused_type_next_to_one_without_capacity_gives_the_claim_up() -> None:
+    result = answered(
+        ("m5.large", "us-west-2a", "OptInRequired"),
+        ("c5.large", "us-west-2a", "InsufficientInstanceCapacity"),
+        types=UNTRIED,
+    )
+    assert result.waits is None
+    assert {item.key for item in result.unavailable} == {
+        OfferingKey("spot", "m5.large", ""),
+        OfferingKey("spot", "c5.large", "us-west-2a"),
+    }
+
+
+@pytest.mark.parametrize("code", ["InvalidParameterCombination", "UnsupportedOperation", "UnauthorizedOperation"])
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_request_for_one_type_does_not_blame_the_type(code: str, whole: bool) -> None:
+    """The EC2NodeClass may be the cause, and then other classes and NodePools get this type."""
+    rows = ROWS[:1]
+    if whole:
+        result = refused_call(code, "on-demand", rows=rows)
+    else:
+        result = answered(("m5.large", "us-west-2a", code), capacity_type="on-demand")
+    assert result.waits is not None
+    assert result.unavailable == []
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (
+            "UnauthorizedOperation",
+            "is not authorized to perform: ec2:RunInstances on resource: arn:aws:ec2:x:1:instance/*",
+        ),
+        ("InvalidInstanceType", "as EC2 puts it"),
+        ("FreeTierRestrictionError", "The specified instance type is not eligible for Free Tier"),
+    ],
+)
+def test_a_request_for_one_type_rules_it_out_if_ec2_names_the_type(code: str, message: str) -> None:
+    result = answered(("m5.large", "us-west-2a", code), message=message)
+    assert result.waits is None
+    assert {item.key for item in result.unavailable} == {OfferingKey("spot", "m5.large", "")}
 
 
 def test_an_answer_without_instances_and_errors_is_looked_up_by_its_token() -> None:

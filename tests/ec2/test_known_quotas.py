@@ -124,8 +124,18 @@ def test_a_spot_quota_of_one_group_of_families_leaves_spot_of_others_alone() -> 
 def test_nodeclaims_that_are_newer_than_the_reading_count() -> None:
     """The next plan follows within seconds, and the next reading within minutes."""
     older, newer = NOW - timedelta(seconds=5), NOW + timedelta(seconds=5)
-    account_quotas = with_claims(gpus(64), [record("a", older), record("b", newer), record("c", newer, deleting=True)])
+    already_read = record("a", older, launched=older)
+    account_quotas = with_claims(gpus(64), [already_read, record("b", newer), record("c", newer, deleting=True)])
     assert account_quotas.quotas[GPU] == VcpuQuota(64, 4)
+
+
+def test_a_nodeclaim_counts_that_was_created_before_the_reading_and_launched_after_it() -> None:
+    """EC2 had no instance of it yet when the instances were read."""
+    early = NOW - timedelta(minutes=2)
+    in_flight = record("a", early)
+    later = record("b", early, launched=NOW + timedelta(seconds=5))
+    already_read = record("c", early, launched=NOW - timedelta(seconds=5))
+    assert with_claims(gpus(64), [in_flight, later, already_read]).quotas[GPU] == VcpuQuota(64, 8)
 
 
 def claim(number: int, kind: str = "g4dn.xlarge") -> PlannedClaim:
@@ -133,7 +143,9 @@ def claim(number: int, kind: str = "g4dn.xlarge") -> PlannedClaim:
     return PlannedClaim("gpu", (pod(f"p{number}"),), (kind,), Requirements(), {}, 0.5, offering)
 
 
-def record(name: str, created: datetime, *more_terms: Any, deleting: bool = False) -> ClaimRecord:
+def record(
+    name: str, created: datetime, *more_terms: Any, deleting: bool = False, launched: datetime | None = None
+) -> ClaimRecord:
     metadata: dict[str, Any] = {"name": name, "creationTimestamp": format_instant(created)}
     if deleting:
         metadata["deletionTimestamp"] = format_instant(created)
@@ -142,4 +154,8 @@ def record(name: str, created: datetime, *more_terms: Any, deleting: bool = Fals
         {"key": labels.CAPACITY_TYPE, "operator": "In", "values": [labels.ON_DEMAND]},
         *more_terms,
     ]
-    return ClaimRecord.of({"metadata": metadata, "spec": {"requirements": terms}})
+    launch = (
+        {"type": "Launched", "status": "True", "lastTransitionTime": format_instant(launched)} if launched else None
+    )
+    status = {"conditions": [launch] if launch else []}
+    return ClaimRecord.of({"metadata": metadata, "spec": {"requirements": terms}, "status": status})

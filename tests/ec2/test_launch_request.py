@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from activities.ec2.launch import fleet_parameters
+from tenon.apis.common import SelectorRequirement
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.ec2.launch.request import LaunchPlan, best_subnets, client_token, plan_launch
 from tenon.ec2.types.capacity import NodeSettings
 from tenon.ec2.types.instance_types import Prices, build
+from tenon.kube.requirements import Requirements
+from tenon.scheduling.model import InstanceType
 from tests.ec2.samples import AMD, ARM, CLUSTER, GPU, ZONES, instance_type, item, node_claim, node_class
 
 FREE = {"subnet-a1": 5, "subnet-a2": 50, "subnet-b1": 7}
@@ -125,6 +128,63 @@ def test_aws098_the_version_of_bottlerocket_is_that_of_the_image_that_is_launche
         assert ("--dirs" in user_data(planned(claim, selection))) is bound
 
 
+def test_a_request_names_at_most_fifty_templates() -> None:
+    """EC2 refuses one with more. The cheapest types stay, and those whose values minValues ask for."""
+    model = instance_type("m5.large", 1.0)
+    size = "karpenter.k8s.aws/instance-size"
+
+    def kind(number: int) -> InstanceType:
+        name = f"m5.{number:02}"
+        own_labels = {"node.kubernetes.io/instance-type": name, size: "xlarge" if number == 59 else "large"}
+        return replace(
+            model,
+            name=name,
+            requirements=Requirements.from_labels({**model.requirements.labels(), **own_labels}),
+            offerings=tuple(replace(offering, price=1.0 + number) for offering in model.offerings),
+            capacity={**model.capacity, "pods": 110 - number},
+        )
+
+    types = [kind(number) for number in range(60)]
+    plan = plan_launch(node_claim(), node_class(), CLUSTER, types, FREE, 1)
+    assert len(plan.templates) == len(plan.request.templates) == 50
+    assert bought_types(plan) == {f"m5.{number:02}" for number in range(50)}
+    assert plan.addresses == {"subnet-a2": 61, "subnet-b1": 61}, "of the types that the request names"
+    claim = node_claim()
+    claim.spec.requirements.append(SelectorRequirement(key=size, operator="Exists", min_values=2))
+    plan = plan_launch(claim, node_class(), CLUSTER, types, FREE, 1)
+    assert bought_types(plan) == {*(f"m5.{number:02}" for number in range(49)), "m5.59"}
+
+
+def test_aws021_reservations_of_many_zones_need_at_most_fifty_templates() -> None:
+    model = instance_type("m5.large", 1.0)
+
+    def kind(number: int) -> InstanceType:
+        name = f"m5.{number:02}"
+        places = tuple(
+            replace(
+                offering,
+                capacity_type="reserved",
+                price=0.0,
+                reservation_id=f"cr-{number}-{offering.zone}",
+                reservation_type="default",
+                reservation_capacity=1,
+            )
+            for offering in model.offerings
+        )
+        own_labels = {"node.kubernetes.io/instance-type": name, "karpenter.sh/capacity-type": "reserved"}
+        requirements = Requirements.from_labels({**model.requirements.labels(), **own_labels})
+        return replace(model, name=name, requirements=requirements, offerings=places)
+
+    plan = plan_launch(node_claim(), node_class(), CLUSTER, [kind(number) for number in range(30)], FREE, 1)
+    assert plan.request.capacity_type == "reserved"
+    assert len(plan.templates) == len(plan.request.templates) == 50
+    assert bought_types(plan) == {f"m5.{number:02}" for number in range(25)}
+
+
+def bought_types(plan: LaunchPlan) -> set[str]:
+    return {row.instance_type for template in plan.request.templates for row in template.overrides}
+
+
 def test_custom_user_data_needs_no_template_for_each_number_of_pods() -> None:
     """AWS-100: untouched user data is the same for all types."""
     claim = node_claim(("karpenter.sh/capacity-type", "In", ["on-demand"]), requests={"cpu": "1", "memory": "3Gi"})
@@ -174,6 +234,9 @@ def test_aws009_no_context_where_min_values_were_relaxed() -> None:
     assert planned(claim, selection).request.context == "group-1"
     claim.metadata.annotations["karpenter.sh/nodeclaim-min-values-relaxed"] = "true"
     assert planned(claim, selection).request.context == ""
+    term = SelectorRequirement(key="karpenter.k8s.aws/instance-family", operator="Exists", min_values=9)
+    claim.spec.requirements.append(term)
+    assert planned(claim, selection).request.templates, "and too few values do not stop the launch"
 
 
 def test_the_token_belongs_to_claim_and_attempt() -> None:

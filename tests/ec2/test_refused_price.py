@@ -111,6 +111,28 @@ def test_the_cheapest_offering_that_a_request_leaves_out_would_hold_what_the_cla
     assert left_out(()) is None
 
 
+@pytest.mark.parametrize("group", ["pg-1", ""])
+def test_what_ec2_refuses_in_a_placement_group_counts_for_launches_into_it(group: str) -> None:
+    """As does what it refuses everywhere, and nothing that it refuses in another group."""
+    in_group = evolve(request(), placement_group="pg-1")
+    key = OfferingKey.refusable(labels.ON_DEMAND, "c5.large", "us-west-2a", placement_group=group)
+    cheaper = cheapest_refused(in_group, [OfferingRef.of(key)], bought("m5.16xlarge"))
+    assert cheaper is not None
+    assert cheaper.instance_type == "c5.large"
+
+    def left_out(placement_group: str) -> FleetOverride | None:
+        requirements, requests = Requirements.of(AMD64), parse_resources({"cpu": "1"})
+        return cheapest_left_out(
+            requirements, requests, CATALOG, ZONES, {key}, labels.ON_DEMAND, placement_group=placement_group
+        )
+
+    assert left_out("pg-1") is not None
+    if group:
+        elsewhere = evolve(request(), placement_group="pg-2")
+        assert cheapest_refused(elsewhere, [OfferingRef.of(key)], bought("m5.16xlarge")) is None
+        assert left_out("pg-2") is None
+
+
 def test_a_place_in_a_reservation_is_paid_for_already() -> None:
     refusals = refused("c5.large", capacity_type=labels.RESERVED)
     assert cheapest("m5.16xlarge", *refusals, capacity_type=labels.RESERVED) is None

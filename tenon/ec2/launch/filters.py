@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -68,13 +69,16 @@ def choose(
     requests: Resources,
     instance_types: Iterable[InstanceType],
     zones: Iterable[str],
+    *,
+    min_values_relaxed: bool = False,
 ) -> tuple[str, list[TypeOfferings]]:
     """Return the capacity type to buy and at most `MAX_TYPES` types to offer EC2, cheapest first.
 
-    ``zones`` are the zones with a subnet that has free addresses.
+    ``zones`` are the zones with a subnet that has free addresses. As in a plan, the types of all capacity types count
+    toward the claim's minValues, also if few of them can be bought as the one that is chosen.
 
     Raises:
-        NoOfferingError: no type is left, or too few types for the claim's minValues.
+        NoOfferingError: no type is left, or too few types for the claim's minValues if these are not relaxed.
     """
     choices = compatible(requirements, requests, instance_types, frozenset(zones))
     # If nothing but full reservations is left, EC2 decides: its answer is newer than the count of their places.
@@ -88,13 +92,38 @@ def choose(
         raise NoOfferingError(
             "no instance type that the claim allows fits its pods and can be bought in the class's zones"
         )
+    if not (flexible or min_values_relaxed):
+        candidates = [choice.type for choice in cheapest(requirements, choices)]
+        if missing := missing_values(requirements, candidates):
+            raise NoOfferingError(missing)
     choices = _filter_offerings(choices, lambda offering: offering.capacity_type == capacity_type)
     if capacity_type == labels.RESERVED:
         choices = _of_one_kind(choices)
-    choices = sorted(choices, key=lambda choice: (choice.price, choice.type.name))[:MAX_TYPES]
-    if missing := missing_values(requirements, [choice.type for choice in choices]):
-        raise NoOfferingError(missing)
-    return capacity_type, choices
+    return capacity_type, cheapest(requirements, choices)
+
+
+def cheapest(
+    requirements: Requirements, choices: Iterable[TypeOfferings], most: int = MAX_TYPES
+) -> list[TypeOfferings]:
+    """Return at most ``most`` of the types, cheapest first.
+
+    The dearest are left out, but not those with values that the others lack for minValues.
+    """
+    by_price = sorted(choices, key=lambda choice: (choice.price, choice.type.name))
+    minimums = _min_values(requirements)
+    types_with = Counter(pair for choice in by_price for pair in _pairs(requirements, minimums, choice.type))
+    values_of = Counter(key for key, _ in types_with)
+    left_out: set[str] = set()
+    for choice in reversed(by_price):
+        if len(by_price) - len(left_out) <= most:
+            break
+        pairs = _pairs(requirements, minimums, choice.type)
+        lost = Counter(key for key, value in pairs if types_with[key, value] == 1)
+        if all(values_of[key] - number >= minimums[key] for key, number in lost.items()):
+            left_out.add(choice.type.name)
+            types_with.subtract(pairs)
+            values_of.subtract(lost)
+    return [choice for choice in by_price if choice.type.name not in left_out][:most]
 
 
 def compatible(
@@ -194,16 +223,20 @@ def _min_values(requirements: Requirements) -> Mapping[str, int]:
     return {key: requirement.min_values for key, requirement in requirements.items() if requirement.min_values}
 
 
+def _pairs(requirements: Requirements, keys: Iterable[str], instance_type: InstanceType) -> list[tuple[str, str]]:
+    """The labels among ``keys`` that the type has, each with its values that the requirements allow."""
+    return [
+        (key, value)
+        for key in keys
+        for value in instance_type.requirements.get(key).values
+        if requirements.get(key).has(value)
+    ]
+
+
 def missing_values(requirements: Requirements, instance_types: Sequence[InstanceType]) -> str:
     """Return which label has fewer values than its minValues; empty if there are enough for all labels."""
     for key, minimum in sorted(_min_values(requirements).items()):
-        required = requirements.get(key)
-        values = {
-            value
-            for instance_type in instance_types
-            for value in instance_type.requirements.get(key).values
-            if required.has(value)
-        }
+        values = {pair for instance_type in instance_types for pair in _pairs(requirements, (key,), instance_type)}
         if len(values) < minimum:
             return f"minValues of {key} asks for {minimum} values, but the types that can be bought have {len(values)}"
     return ""

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from typing import Any
 
 from tenon.apis import labels
@@ -15,7 +16,7 @@ from tenon.ec2.families import family_of
 from tenon.ec2.families.bootstrap import Bootstrap, node_labels, node_taints
 from tenon.ec2.families.cluster import Cluster
 from tenon.ec2.launch import template as launch_template
-from tenon.ec2.launch.filters import TypeOfferings, choose, compatible
+from tenon.ec2.launch.filters import TypeOfferings, cheapest, choose, compatible
 from tenon.ec2.launch.launched_labels import tenancy
 from tenon.ec2.launch.tags import instance_tags, shared_tags
 from tenon.ec2.launch.template import LaunchTemplate, MachineNeeds, Reservation
@@ -34,6 +35,8 @@ FIRST_EFA_CARD = {"p6-b300.48xlarge": 1}
 """Types whose first network card supports no EFA, as InterfaceTypes of EC2's description says for each card."""
 NITRO_SANDBOX = "eks.amazonaws.com/nitro-sandbox"
 """A slot for a Nitro enclave. A device plugin publishes the resource; a NodeOverlay says how many a type has."""
+MAX_TEMPLATES = 50
+"""The most launch templates that EC2 takes in one fleet request."""
 _NITRO_SANDBOX_LABEL = f"{labels.AWS_GROUP}/nitro-sandbox"
 
 
@@ -99,16 +102,24 @@ def plan_launch(
             if instance_type.requirements.get(_NITRO_SANDBOX_LABEL).has("true")
         ]
     bootable = images_by_type(instance_types, node_class.status.amis)
+    relaxed = claim.metadata.annotations.get(labels.MIN_VALUES_RELAXED) == "true"
     capacity_type, choices = choose(
         requirements,
         requests,
         (instance_type for instance_type in instance_types if instance_type.name in bootable),
         subnets,
+        min_values_relaxed=relaxed,
     )
-    groups = _grouped(choices, node_class, bootable, needs, kubelets or {}, with_efa=bool(requests.get(EFA)))
+
+    def grouped(choices: Iterable[TypeOfferings]) -> dict[_Group, list[TypeOfferings]]:
+        return _grouped(choices, node_class, bootable, needs, kubelets or {}, with_efa=bool(requests.get(EFA)))
+
+    groups = grouped(choices)
+    if len(groups) > MAX_TEMPLATES:
+        # With a template for each type, these are few enough. With one for each reservation, there may be more.
+        groups = dict(islice(grouped(cheapest(requirements, choices, MAX_TEMPLATES)).items(), MAX_TEMPLATES))
     kind = next((group.needs.reservation for group in groups if group.needs.reservation is not None), None)
     prioritized = claim.metadata.annotations.get(labels.PRICE_OVERLAY_APPLIED) == "true"
-    relaxed = claim.metadata.annotations.get(labels.MIN_VALUES_RELAXED) == "true"
     token = client_token(cluster.name, claim.metadata.uid, attempt)
     pool = claim.metadata.labels.get(labels.NODEPOOL, "")
     templates = {
@@ -134,7 +145,7 @@ def plan_launch(
         placement_strategy=placed.strategy if placed is not None else "",
         partition=needs.partition or 0,
     )
-    return LaunchPlan(request, tuple(templates.values()), _addresses(choices, subnets))
+    return LaunchPlan(request, tuple(templates.values()), _addresses(chain.from_iterable(groups.values()), subnets))
 
 
 def _grouped(

@@ -7,7 +7,7 @@ and the workflow decides what follows.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -35,6 +35,8 @@ from tenon.sentences import lasting
 
 INSUFFICIENT_CAPACITY = codes_of(Scope.OFFERING)
 """Error codes of a fleet override that rule out this offering for now."""
+UNTRIED = "UnfulfillableCapacity"
+"""EC2 tries few offerings for a fleet, and answers this for the others, whatever refused the few."""
 THROTTLED = codes_of(Scope.REQUEST_RATE)
 RETRYABLE = codes_of(Scope.OUTAGE)
 """Faults of the service itself: the same call may succeed later."""
@@ -43,7 +45,9 @@ BUSY = THROTTLED | RETRYABLE
 UNAUTHORIZED = codes_of(Scope.RIGHT)
 """The credentials are valid, but no policy allows the call, or one denies it."""
 TYPE_REFUSED = UNAUTHORIZED | codes_of(Scope.TYPE)
-"""Codes that rule out an instance type if no other type of the request was refused with them."""
+"""Codes that rule out an instance type if EC2 refused only this one of several types with them: see `refused_type`."""
+_NAMES_TYPE = frozenset({"FreeTierRestrictionError", "InvalidInstanceType", "InvalidInstanceType.NotFound"})
+"""Those of them that no EC2NodeClass can cause."""
 BAD_CREDENTIALS = codes_of(Scope.CREDENTIALS) | {"AuthFailure"}
 _OF_CLOCK = frozenset({"RequestExpired", "InvalidSecurity.RequestHasExpired"})
 """Those of them that a request also gets which a wrong clock has dated."""
@@ -87,6 +91,8 @@ _SERVICES = {
     "ReceiveMessage": "sqs",
 }
 _NOT_AUTHORIZED = re.compile(r"not authorized to perform: ([\w-]+:\w+)(?: on resource: (\S+))?")
+_INSTANCE = ":instance/"
+"""Part of the ARN of an instance that a policy does not let Tenon launch."""
 _ENCODED = re.compile(r"[.:]?\s*Encoded authorization failure message: (\S+)")
 _DENIED = re.compile(r"with an explicit deny in (an? [\w -]*?(?:policy|boundary))")
 
@@ -181,6 +187,27 @@ def full_subnets(fleet_errors: Iterable[Mapping[str, Any]], tried: Mapping[tuple
     return full
 
 
+def of_tried(fleet_errors: Iterable[Mapping[str, Any]], capacity_type: str) -> list[Mapping[str, Any]]:
+    """Return the ``Errors`` of a fleet without those of offerings that EC2 did not try.
+
+    `UNTRIED` means a lack of capacity only if the offerings that EC2 tried lack it too. Of a reservation that EC2 did
+    not try, it says nothing.
+    """
+    return _by_trial(fleet_errors, capacity_type)[0]
+
+
+def _by_trial(
+    fleet_errors: Iterable[Mapping[str, Any]], capacity_type: str
+) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+    """The errors that `of_tried` keeps, and those that it leaves out."""
+    failures = list(fleet_errors)
+    tried = [error for error in failures if error.get("ErrorCode") != UNTRIED]
+    lack_capacity = all(error.get("ErrorCode") in INSUFFICIENT_CAPACITY for error in tried)
+    if not tried or (lack_capacity and capacity_type != labels.RESERVED):
+        return failures, []
+    return tried, [error for error in failures if error.get("ErrorCode") == UNTRIED]
+
+
 def unavailable_offerings(
     fleet_errors: Iterable[Mapping[str, Any]],
     capacity_type: str,
@@ -196,7 +223,8 @@ def unavailable_offerings(
     share it, and a refused type gives one key for all its zones. A reservation that is full counts as full only, until
     its places are counted again (N15-405). Any other refusal of a reserved launch rules the reservation out, and no
     other one (N15-404). Other errors rule out pairs. An error without a type or zone is about every pair that matches
-    the rest of it. If these pairs have several quotas, it rules out only the pairs.
+    the rest of it. If these pairs have several quotas, it rules out only the pairs. Errors that `of_tried` leaves out
+    rule out nothing.
 
     What EC2 refuses in a ``placement_group`` is ruled out for this group only. A spread group takes seven instances in
     a zone, so an error about the group itself rules out the zone for the group, whatever the type and capacity type.
@@ -206,8 +234,8 @@ def unavailable_offerings(
     full: set[str] = set()
     keys: set[OfferingKey] = set()
     failures = list(fleet_errors)
-    denied = refused_type(failures, pairs)
-    for error in failures:
+    denied = refused_type(failures, pairs, capacity_type)
+    for error in of_tried(failures, capacity_type):
         code = error.get("ErrorCode", "")
         if code == SPOT_ROLE_MISSING:
             return [OfferingRef.of(OfferingKey(capacity_type, "", ""))]
@@ -244,23 +272,60 @@ def unavailable_offerings(
     return [OfferingRef.of(key) for key in sorted(keys)]
 
 
-def refused_type(fleet_errors: Iterable[Mapping[str, Any]], tried: Iterable[tuple[str, str]]) -> str:
+def refused_type(
+    fleet_errors: Iterable[Mapping[str, Any]], tried: Iterable[tuple[str, str]], capacity_type: str
+) -> str:
     """Return the one instance type that EC2 refused as such, with one of `TYPE_REFUSED`; empty if there is none.
+
+    If EC2 tried no other type, the EC2NodeClass may be the cause, unless EC2 names the type or the launch of it.
+    """
+    pairs = set(tried)
+    tried_failures, untried_failures = _by_trial(fleet_errors, capacity_type)
+    names = _refused_types(tried_failures, pairs)
+    if len(names) != 1:
+        return ""
+    untried_pairs = {pair for error in untried_failures for pair in _meant(error, pairs)}
+    tried_types = {name for name, _ in pairs - untried_pairs}
+    untried_types = {name for name, _ in untried_pairs} - tried_types
+    is_named = any(
+        error.get("ErrorCode") in _NAMES_TYPE or _INSTANCE in error.get("ErrorMessage", "") for error in tried_failures
+    )
+    return names.pop() if len(tried_types) > 1 or (is_named and not untried_types) else ""
+
+
+def refused_before_others(
+    fleet_errors: Iterable[Mapping[str, Any]], tried: Iterable[tuple[str, str]], capacity_type: str
+) -> list[OfferingRef]:
+    """Return the types that EC2 refused as such without trying all others, sorted. Empty if EC2 tried every type.
+
+    A policy may deny the cheapest types. If the next request had them again, EC2 would never try the types that the
+    policy allows. Reservations are left to the breaker, because a request has only a few of them.
+    """
+    pairs = set(tried)
+    tried_failures, untried_failures = _by_trial(fleet_errors, capacity_type)
+    names = _refused_types(tried_failures, pairs)
+    untried_types = {name for error in untried_failures for name, _ in _meant(error, pairs)}
+    if capacity_type == labels.RESERVED or untried_types <= names:
+        return []
+    return [OfferingRef.of(OfferingKey(capacity_type, name, "")) for name in sorted(names)]
+
+
+def _refused_types(fleet_errors: Iterable[Mapping[str, Any]], pairs: Collection[tuple[str, str]]) -> set[str]:
+    """The instance types that EC2 refused with one of `TYPE_REFUSED`.
 
     A missing right that names something other than instances, such as an image or CreateFleet itself, is not about a
     type.
     """
-    pairs = list(tried)
     names: set[str] = set()
     for error in fleet_errors:
         code, message = error.get("ErrorCode", ""), error.get("ErrorMessage", "")
         if code not in TYPE_REFUSED:
             continue
         action = _NOT_AUTHORIZED.search(message) if code in UNAUTHORIZED else None
-        if action and not (action[1] == "ec2:RunInstances" and (action[2] is None or ":instance/" in action[2])):
-            return ""
+        if action and not (action[1] == "ec2:RunInstances" and (action[2] is None or _INSTANCE in action[2])):
+            return set()
         names |= {name for name, _ in _meant(error, pairs)}
-    return names.pop() if len(names) == 1 else ""
+    return names
 
 
 def _meant(error: Mapping[str, Any], pairs: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:

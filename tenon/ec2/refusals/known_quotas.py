@@ -98,14 +98,15 @@ def known_quotas(
 
 
 def with_claims(account_quotas: KnownQuotas, claims: Iterable[ClaimRecord]) -> KnownQuotas:
-    """Return the quotas with what NodeClaims use that were created since the instances were read.
+    """Return the quotas with what NodeClaims use that were not launched yet when the instances were read.
 
     A NodeClaim without an instance counts with its smallest type, in each capacity type that it may get. Dedicated
     instances have quotas of their own.
     """
     used: Counter[Bucket] = Counter()
     for claim in claims:
-        if claim.created_at is None or claim.created_at < account_quotas.read_at or claim.deleting:
+        was_read = claim.launched_at is not None and claim.launched_at < account_quotas.read_at
+        if was_read or claim.deleting:
             continue
         if _is_dedicated(Requirements.from_terms(claim.spec.get("requirements") or ())):
             continue

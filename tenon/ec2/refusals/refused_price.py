@@ -35,7 +35,8 @@ def cheapest_refused(
         return None
     without = UnavailableOfferings(refused_offering.key for refused_offering in refused)
     tried = [row for template in request.templates for row in template.overrides]
-    rows = [row for row in tried if OfferingKey(request.capacity_type, row.instance_type, row.zone) in without]
+    group = request.placement_group
+    rows = [row for row in tried if _is_refused(without, request.capacity_type, row.instance_type, row.zone, group)]
     left_out = [request.left_out] if request.left_out is not None else []
     return _cheapest(row for row in (*rows, *left_out) if row.price < instance.price)
 
@@ -47,6 +48,8 @@ def cheapest_left_out(
     zones: Iterable[str],
     refused: Container[OfferingKey],
     capacity_type: str,
+    *,
+    placement_group: str = "",
 ) -> FleetOverride | None:
     """Return the cheapest offering that a request leaves out because EC2 refused it; None if it leaves none out.
 
@@ -57,13 +60,24 @@ def cheapest_left_out(
         zones: the zones of the class's subnets.
         refused: the offerings that EC2 refused.
         capacity_type: what the request buys.
+        placement_group: the ID of the group that it launches into; empty if into none.
     """
     return _cheapest(
         FleetOverride(instance_type=choice.type.name, zone=offering.zone, subnet_id="", price=offering.price)
         for choice in compatible(requirements, requests, instance_types, frozenset(zones))
         for offering in choice.offerings
         if offering.capacity_type == capacity_type
-        and OfferingKey(capacity_type, choice.type.name, offering.zone) in refused
+        and _is_refused(refused, capacity_type, choice.type.name, offering.zone, placement_group)
+    )
+
+
+def _is_refused(
+    refused: Container[OfferingKey], capacity_type: str, instance_type: str, zone: str, placement_group: str
+) -> bool:
+    """Whether EC2 refused the offering in the placement group or everywhere. A group that is full is no shortage."""
+    return (
+        OfferingKey.refusable(capacity_type, instance_type, zone, placement_group=placement_group) in refused
+        or OfferingKey(capacity_type, instance_type, zone) in refused
     )
 
 

@@ -51,9 +51,10 @@ class Scope(StrEnum):
     """All types that share a vCPU quota, for this capacity type."""
     CAPACITY_TYPE = "capacity type"
     TYPE = "instance type"
-    """The type in all zones if no other type of the request was refused so. If several were, the cause is more likely
-    what all of them have in common: a policy of the organization denies types, a Marketplace product does not support
-    all of them, and an account has not opted in to some.
+    """The type in all zones if EC2 tried other types of the request and refused none of them so. If it refused several,
+    the cause is more likely what all of them have in common: a policy of the organization denies types, a Marketplace
+    product does not support all of them, and an account has not opted in to some. If it tried no other type, the
+    EC2NodeClass may be the cause.
     """
     TEMPLATE = "launch template"
     """It is gone. The next attempt creates it again."""

@@ -186,6 +186,32 @@ async def test_m3_an_ec2_that_does_not_answer_opens_the_breaker_as_an_outage() -
     assert breaker.outage
 
 
+async def test_m3_a_lost_answer_leaves_a_breaker_of_some_types_as_it_is() -> None:
+    """It would hold back the other types too, and an accepted launch of them would then end it."""
+    clock = Clock()
+    breakers = LaunchBreakers(clock, wait_seconds=0.0)
+    breakers.refused("web", "OptInRequired", "not yours", ["p5.large"])
+    clock.instant = breakers.report().breakers[0].next_probe_at
+    breakers.unanswered("web", "InternalError", "down")
+    (breaker,) = breakers.report().breakers
+    assert (breaker.outage, breaker.reason, breaker.instance_types) == (False, "OptInRequired", ["p5.large"])
+    assert await breakers.admit("web", "c", ["m5.large"]) is None
+    breakers.launched("web", ["m5.large"])
+    assert [breaker.pool for breaker in breakers.report().breakers] == ["web"]
+
+
+async def test_m3_each_lost_answer_of_an_outage_postpones_the_next_probe() -> None:
+    clock = Clock()
+    breakers = LaunchBreakers(clock)
+    for _ in range(UNANSWERED):
+        breakers.unanswered("web", "InternalError", "down")
+    (before,) = breakers.report().breakers
+    clock.instant = before.next_probe_at
+    breakers.unanswered("web", "InternalError", "down")
+    (after,) = breakers.report().breakers
+    assert (after.failures, after.outage) == (before.failures + 1, True)
+
+
 async def test_refusals_are_reported_once_and_known_again_after_a_restart() -> None:
     clock = Clock()
     before = LaunchBreakers(clock)

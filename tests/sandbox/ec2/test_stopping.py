@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 from botocore.exceptions import ClientError
 
+from activities.ec2.stops import StopOutcome, start_instance
 from sandbox.ec2.boot import START_SHARE, BootPlan
 from sandbox.ec2.market import CapacityRule
 from tests.sandbox.ec2.conftest import Aws
@@ -75,8 +79,11 @@ def test_a_stopped_instance_has_released_its_capacity_and_needs_it_to_start(aws:
     aws.server.world.book.market.set_capacity(CapacityRule(*machine.pool, available=0))
     aws.ec2.stop_instances(InstanceIds=[item])
     later(aws)
-    with pytest.raises(ClientError, match="InsufficientInstanceCapacity"):
+    with pytest.raises(ClientError, match="InsufficientInstanceCapacity") as caught:
         aws.ec2.start_instances(InstanceIds=[item])
+    assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 500
+    reply = start_instance(cast("Any", SimpleNamespace(ec2=aws.ec2)), item)
+    assert reply.outcome is StopOutcome.REFUSED, "the pods of a warm node get a launch instead"
     assert state(aws, item) == "stopped"
     aws.server.world.book.market.clear_capacity()
     aws.ec2.start_instances(InstanceIds=[item])
