@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -28,6 +29,18 @@ def open_what_is_closed() -> None:
     """Discard output to a closed stream. Otherwise it could end up in the next file that the process opens."""
     sys.stdout = sys.stdout or _nowhere()
     sys.stderr = sys.stderr or _nowhere()
+
+
+def set_encoding() -> None:
+    """Write UTF-8 into files and pipes, because manifests and JSON are UTF-8 whatever the locale says.
+
+    A terminal keeps its encoding and shows escapes for what that lacks.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        if sys.stdout.isatty():
+            sys.stdout.reconfigure(errors="backslashreplace")
+        else:
+            sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
 
 
 def _nowhere() -> TextIO:
@@ -118,6 +131,7 @@ def main() -> None:
     for name, value in QUICK.items():
         os.environ.setdefault(name, value)
     open_what_is_closed()
+    set_encoding()
     try:
         with report_unwritable_output():
             completion.prepare()

@@ -69,7 +69,7 @@ def add_live_objects(objects: Objects, gates: FeatureGates, *, with_selectors: b
 
 async def _read(objects: Objects, gates: FeatureGates, with_selectors: bool) -> list[ManifestError]:
     kube = await connected()
-    gated = [SERVICES, REPLICATIONCONTROLLERS] if with_selectors else []
+    gated = [SERVICES] if with_selectors else []
     gated += [NODEOVERLAYS] if gates.node_overlay else []
     gated += [NODEREPAIRPOLICIES] if gates.node_repair else []
     gated += [CAPACITYBUFFERS, PODTEMPLATES] if gates.capacity_buffer else []
@@ -85,7 +85,7 @@ async def _read(objects: Objects, gates: FeatureGates, with_selectors: bool) -> 
             for body in objects_:
                 objects.add(body, Source(f"cluster {kube.host}"), yields=True)
         await _add_versions(kube, objects)
-        for resource in (REPLICASETS, STATEFULSETS) if with_selectors else ():
+        for resource in (REPLICASETS, REPLICATIONCONTROLLERS, STATEFULSETS) if with_selectors else ():
             for body in await kube.list(resource):
                 _followed(objects, kube, resource, body)
         if gates.capacity_buffer:

@@ -37,7 +37,7 @@ from tenon.errors import TenonError
 from tenon.kube.node_names import AmbiguousNameError
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_config
-from tenon.kube.timestamps import YEARS, format_instant, has_days_around
+from tenon.kube.timestamps import YEARS, format_instant, has_days_around, time_text
 from tenon.manifests.concatenated_json import with_separators
 from tenon.manifests.faults import ManifestError, Source, in_order, one_line
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
@@ -189,6 +189,10 @@ def simulation_of(scope: SimulationInput) -> Simulation:
 
         faults += add_live_objects(objects, simulation_settings.gates(), with_selectors=bool(default_spread))
     instant = _instant(scope, objects, faults)
+    if disruption and scope.files and not live and scope.now is None and instant != BEGINNING:
+        notes.append(
+            f"the time of the decisions is {time_text(instant)}, the newest in the input: --now states another"
+        )
     types, catalogue_faults = read_catalogue_file(catalog)
     finish(objects, instant)
     _stop_at([*faults, *catalogue_faults, *in_order(objects.faults), *_stated_faults(scope, types)])

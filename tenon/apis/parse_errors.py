@@ -5,6 +5,7 @@ Its own messages are about Python's types. Who writes a manifest knows YAML.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -53,9 +54,11 @@ def sentence_of(fault: Any) -> str:
         return f"{shown} is not one of {fault['ctx']['expected'].replace(' or ', ', ')}"
     if kind == "string_type" and fault["loc"][-1] == "volumeSize":
         return f"is not a volume size: {_SIZE_HINT}"
+    if value == math.inf:  # `as_stored` makes it of an integer
+        return "does not fit into 64 bits: write a smaller number"
     if kind in _SENTENCES:
-        is_text = isinstance(value, str) and kind in _NOT_IN_QUOTES
-        advises = not is_text or re.fullmatch(_NOT_IN_QUOTES[kind], value) is not None
+        unquoted = _NOT_IN_QUOTES.get(kind)
+        advises = unquoted is None or (isinstance(value, str) and re.fullmatch(unquoted, value) is not None)
         return f"{_SENTENCES[kind]}{_QUOTES.get(kind, '') if advises else ''}"
     return str(fault["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
 

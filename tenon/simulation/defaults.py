@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tenon.apis.json_object import JsonObject
+from tenon.apis.json_object import JsonObject, field_at
 from tenon.apis.kubelet import expressions_in
 from tenon.ec2.nodeclass.expressions_check import expressions_are_off
 from tenon.kube.requirements import hint
@@ -21,24 +21,42 @@ READY = {"type": "Ready", "status": "True", "reason": "Ready", "lastTransitionTi
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 """The time of an input that names none."""
-_FORETELLING = frozenset({"DisruptionFreeze", "NodeSchedule"})
+_FORETELLING = frozenset({"DisruptionFreeze", "NodeSchedule", "EC2NodeClass"})
+"""Kinds whose status names times to come, such as the end of a capacity reservation."""
 
 
 def newest_instant(objects: Objects) -> datetime:
-    """Return the newest timestamp in any object's metadata or status, or the epoch if there is none.
+    """Return the newest time at which something happened to an object of the input, or the epoch if there is none.
 
-    The status of some kinds names times to come, so it says nothing about when it was written.
+    It comes from the status and from what the API server writes into the metadata. Annotations are not read, because
+    many name a time to come: when a node may leave, or when a preview environment expires.
     """
     newest = BEGINNING
     for item in objects.all():
-        body = {**item.body, "status": None} if item.kind in _FORETELLING else item.body
-        for text in _texts(body):
+        metadata = item.body.get("metadata")
+        times = [field_at(metadata, "creationTimestamp"), field_at(metadata, "managedFields")]
+        if item.kind not in _FORETELLING:
+            times.append(item.body.get("status"))
+        for text in _texts(times):
             newest = max(newest, parse_instant(text) or newest)
+        newest = max(newest, _deleted_at(metadata) or newest)
     return newest
 
 
-def _texts(body: JsonObject) -> Iterator[str]:
-    waiting: list[Any] = [body.get("metadata"), body.get("status")]
+def _deleted_at(metadata: Any) -> datetime | None:
+    """When the deletion was requested: the API server adds the grace period to the deletionTimestamp."""
+    ends = parse_instant(field_at(metadata, "deletionTimestamp"))
+    seconds = field_at(metadata, "deletionGracePeriodSeconds")
+    if ends is None or not isinstance(seconds, int):
+        return ends
+    try:
+        return ends - timedelta(seconds=seconds)
+    except OverflowError:
+        return None
+
+
+def _texts(values: list[Any]) -> Iterator[str]:
+    waiting = list(values)
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):

@@ -5,6 +5,7 @@ The API server has not validated manifests from files. Without these checks, a f
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
@@ -83,11 +84,14 @@ class WorkloadSpec(ApiModel):
             return self
         if not self.selector.match_labels and not self.selector.match_expressions:
             raise ValueError("its selector is empty: name labels of its template in selector.matchLabels")
-        pods = self.template.metadata.labels
-        for key, value in self.selector.match_labels.items():
-            if pods.get(key) != value:
-                raise ValueError(f"its selector asks for label {key}={value}, which its template does not set")
+        _check_selected(self.template, self.selector.match_labels)
         return self
+
+
+def _check_selected(template: Template, selector: Mapping[str, str]) -> None:
+    for key, value in selector.items():
+        if template.metadata.labels.get(key) != value:
+            raise ValueError(f"its selector asks for label {key}={value}, which its template does not set")
 
 
 class WorkloadStatus(ApiModel):
@@ -109,6 +113,24 @@ class Workload(ApiModel):
         if self.spec.completion_mode == "Indexed" and self.spec.completions is None:
             raise ValueError("an Indexed Job needs spec.completions")
         return self
+
+
+class ReplicationControllerSpec(ApiModel):
+    """Its selector is a plain map of labels, which the API server takes from the template if it is empty."""
+
+    replicas: int | None = Field(default=None, ge=0)
+    selector: dict[str, str] = {}
+    template: Template
+
+    @model_validator(mode="after")
+    def _selects_its_pods(self) -> Self:
+        _check_selected(self.template, self.selector)
+        return self
+
+
+class ReplicationController(ApiModel):
+    metadata: Metadata
+    spec: ReplicationControllerSpec
 
 
 class NodeSpec(ApiModel):
@@ -170,6 +192,7 @@ MODELS: dict[str, type[ApiModel]] = {
     "Pod": Pod,
     "Deployment": Workload,
     "ReplicaSet": Workload,
+    "ReplicationController": ReplicationController,
     "StatefulSet": Workload,
     "DaemonSet": Workload,
     "PodTemplate": PodTemplate,

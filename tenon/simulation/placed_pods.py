@@ -40,10 +40,12 @@ def why_here(
     if pod.mirror:
         yield "The kubelet of the node runs it from a file (a mirror pod)"
         return
-    if claim is None:
-        yield "The node has no NodeClaim: Tenon did not launch it and does not remove it"
-    else:
+    if claim is not None:
         yield from _bought(pod, claim)
+    elif pool := node.labels.get(labels.NODEPOOL) if node is not None else None:
+        yield f"The node belongs to NodePool {pool}, but no NodeClaim says for which pods it was launched"
+    else:
+        yield "The node has no NodeClaim: Tenon did not launch it and does not remove it"
     if pod.deleting:
         yield "It is being deleted"
     elif protection := why_held(pod, budgets, now, after_surge=True):

@@ -24,9 +24,9 @@ from tenon.schedule.desired import desired
 from tenon.simulation import manifests
 from tenon.simulation.defaults import BEGINNING
 from tenon.simulation.objects import Objects, SourcedObject
-from tenon.simulation.workloads import add_buffer_pods, expand
+from tenon.simulation.workloads import WORKLOADS, add_buffer_pods, expand
 
-WITH_TEMPLATES = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
+WITH_TEMPLATES = (*WORKLOADS, "DaemonSet")
 
 
 def convert(objects: Objects) -> None:

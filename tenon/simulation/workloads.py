@@ -14,7 +14,7 @@ from tenon.simulation.admission_plugins import Admission
 from tenon.simulation.objects import Objects, SourcedObject
 from tenon.simulation.volumes import add_template_claims
 
-WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "Job")
+WORKLOADS = ("Deployment", "ReplicaSet", "ReplicationController", "StatefulSet", "Job")
 _ENDS_A_JOB = {"Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"}
 _JOB_CONTROLLER = "kubernetes.io/job-controller"
 MAX_PODS = 200_000

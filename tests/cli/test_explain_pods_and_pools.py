@@ -40,7 +40,15 @@ kind: DisruptionFreeze
 metadata: {name: pause}
 spec: {endTime: "2026-01-01T14:00:00Z", reason: release}
 """
-FILES = SHARED + waiting("huge", "5000") + waiting("small", "2") + pod("c", "n1", labels={"app": "a"}) + BUDGET
+_OTHER_NODE = node("n3", "m5.xlarge", "3900m", labels={"kubernetes.io/hostname": "n3"}) + pod("d", "n3")
+FILES = (
+    SHARED
+    + _OTHER_NODE
+    + waiting("huge", "5000")
+    + waiting("small", "2")
+    + pod("c", "n1", labels={"app": "a"})
+    + BUDGET
+)
 
 
 def explain(folder: Path, *arguments: str) -> Any:
@@ -60,6 +68,17 @@ def why(folder: Path, name: str) -> list[str]:
 def test_a_pod_that_no_node_can_hold_says_what_each_nodepool_lacks(tmp_path: Path) -> None:
     first, *_ = why(tmp_path, "huge")
     assert first.startswith("No node is bought for the pod: NodePool default: needs 5000 CPU; the largest")
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("a", "The node belongs to NodePool default, but no NodeClaim says for which pods it was launched"),
+        ("d", "The node has no NodeClaim: Tenon did not launch it and does not remove it"),
+    ],
+)
+def test_a_node_without_a_nodeclaim_is_tenons_if_it_is_of_a_nodepool(tmp_path: Path, name: str, sentence: str) -> None:
+    assert why(tmp_path, name)[1] == sentence
 
 
 def test_a_pod_that_waits_says_which_node_it_gets(tmp_path: Path) -> None:

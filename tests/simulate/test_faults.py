@@ -39,6 +39,10 @@ AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
         (requesting("{cpu: -1}"), f"{REQUESTS}.cpu: -1 is below zero: a quantity must not be negative"),
         (requesting("{cpu: much}"), f"{REQUESTS}.cpu: 'much' {NOT_A_QUANTITY}"),
         (requesting("{memory: 1e40}"), f"{REQUESTS}.memory: 1e+40 is larger than any quantity that Kubernetes keeps"),
+        (
+            requesting("{memory: 99999999999999999999}"),
+            f"{REQUESTS}.memory: does not fit into 64 bits: write a smaller",
+        ),
         (requesting("{example.com/x: {}}"), f"{REQUESTS}[example.com/x]: {NOT_A_QUANTITY}"),
         (
             requesting("{nvidia.com/gpu: 500m}"),

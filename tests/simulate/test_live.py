@@ -44,7 +44,7 @@ def test_the_cluster_is_read_and_files_win(server: type[ApiServer], tmp_path: Pa
 
 
 def test_selectors_are_read_where_pods_are_spread_by_default(server: type[ApiServer], tmp_path: Path) -> None:
-    """SCH-062, SET-06: the cluster's ReplicaSets say whom the constraints count, and make no pods."""
+    """SCH-062, SET-06: the cluster's workloads say whom the constraints count, and make no pods."""
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "rs", "controller": True}
     meta = {"namespace": "team", "labels": {"app": "web"}, "ownerReferences": [owner]}
     selected = {"spec": {"replicas": 9, "selector": {"matchLabels": {"app": "web"}}}}
@@ -52,7 +52,13 @@ def test_selectors_are_read_where_pods_are_spread_by_default(server: type[ApiSer
         "nodepools": [yaml.safe_load(POOL)],
         "pods": [{**PENDING, "metadata": {**meta, "name": f"web-{n}", "uid": f"web-{n}"}} for n in range(2)],
         "replicasets": [{"metadata": {"name": "web-1", "namespace": "team"}, **selected}],
-        **{plural: [] for plural in ("statefulsets", "services", "replicationcontrollers")},
+        "replicationcontrollers": [
+            {
+                "metadata": {"name": "old", "namespace": "team"},
+                "spec": {"replicas": 9, "selector": {"app": "old"}, "template": {"spec": PENDING["spec"]}},
+            }
+        ],
+        **{plural: [] for plural in ("statefulsets", "services")},
     }
     constraint = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}
     document = json.dumps({"podTopologySpread": {"defaultConstraints": [constraint]}})

@@ -206,6 +206,59 @@ def test_the_newest_time_of_the_input_is_the_clock(tmp_path: Path) -> None:
         assert len(simulate(tmp_path, PATIENT + later % instant, "--disruption").plan["disruption"]) == count
 
 
+_TERMINATES_AT = "{karpenter.sh/nodeclaim-termination-timestamp: 2026-01-03T00:00:00Z}"
+_RESERVED = """
+---
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: default}
+spec:
+  role: r
+  amiSelectorTerms: [{alias: al2023@latest}]
+  subnetSelectorTerms: [{tags: {a: b}}]
+  securityGroupSelectorTerms: [{tags: {a: b}}]
+status:
+  capacityReservations:
+  - {id: cr-01234567890123456, instanceType: p5.48xlarge, availabilityZone: us-west-2a, instanceMatchCriteria: targeted,
+    ownerID: "012345678901", reservationType: default, state: active, endTime: "2026-02-01T00:00:00Z"}
+"""
+_DELETING = """
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: a, deletionTimestamp: "2026-01-01T01:00:00Z", deletionGracePeriodSeconds: %d}
+spec: {nodeName: other, containers: [{name: a, image: x}]}
+status: {phase: Running}
+"""
+
+
+@pytest.mark.parametrize(
+    ("later", "count"),
+    [
+        pytest.param("annotations: {janitor/expires: '2026-05-09T00:00:00Z'}", 0, id="annotation"),
+        pytest.param(f"annotations: {_TERMINATES_AT}", 0, id="grace period"),
+        pytest.param(_DELETING % 3600, 0, id="deletion with a grace period"),
+        pytest.param(_DELETING % 60, 1, id="deletion of long ago"),
+        pytest.param("deletionTimestamp: '2026-01-01T01:00:00Z'", 1, id="deletion without a grace period"),
+        pytest.param(_DELETING % 10**18, 0, id="deletion before the calendar begins"),
+        pytest.param("managedFields: [{manager: kubectl, time: '2026-01-01T01:00:00Z'}]", 1, id="managed fields"),
+        pytest.param(_RESERVED, 0, id="end of a capacity reservation"),
+    ],
+)
+def test_times_to_come_are_not_the_clock(tmp_path: Path, later: str, count: int) -> None:
+    """A node that its consolidateAfter keeps would be shown as removed now."""
+    if not later.startswith("\n---"):
+        later = f"\n---\napiVersion: v1\nkind: Namespace\nmetadata: {{name: x, {later}}}\n"
+    assert len(simulate(tmp_path, PATIENT + MANAGED + later, "--disruption").plan["disruption"]) == count
+
+
+def test_a_note_names_the_time_that_comes_from_the_input(tmp_path: Path) -> None:
+    note = "note: the time of the decisions is 2026-01-01 00:00:00 UTC, the newest in the input: --now states another"
+    assert note in simulate(tmp_path, PATIENT + MANAGED, "--disruption").err.splitlines()
+    assert "newest in the input" not in _disrupted(tmp_path, "2026-01-01T00:09:00Z").err
+    assert "newest in the input" not in simulate(tmp_path, PATIENT + MANAGED).err
+
+
 @pytest.mark.parametrize("form", ["table", "html", "json"])
 def test_an_empty_input_is_an_empty_plan(tmp_path: Path, form: str) -> None:
     answer = simulate(tmp_path, POOL, form=form)

@@ -23,7 +23,7 @@ def workload(kind: str, name: str = "work", *, status: dict[str, Any] | None = N
     pod = {"containers": [container()], **spec.pop("pod", {})}
     template = {"metadata": {"labels": {"app": name}}, "spec": pod}
     body = {
-        "apiVersion": "batch/v1" if kind == "Job" else "apps/v1",
+        "apiVersion": {"Job": "batch/v1", "ReplicationController": "v1"}.get(kind, "apps/v1"),
         "kind": kind,
         "metadata": {"name": name, **spec.pop("metadata", {})},
         "spec": {"template": template, **spec},
@@ -98,6 +98,20 @@ def test_an_indexed_job_has_only_the_pods_of_open_indexes(
 ) -> None:
     job = workload("Job", completions=4, completionMode="Indexed", status=status, **spec)
     assert placed(simulate(tmp_path, POOL + job)) == [f"default/work-{number}" for number in indexes]
+
+
+@pytest.mark.parametrize("spec", [{"selector": {"app": "work"}}, {}], ids=["selector", "selector of the template"])
+def test_a_replication_controller_has_its_pods(tmp_path: Path, spec: dict[str, Any]) -> None:
+    answer = simulate(tmp_path, POOL + workload("ReplicationController", replicas=2, **spec))
+    assert placed(answer) == ["default/work-0", "default/work-1"]
+
+
+def test_a_replication_controller_selects_by_plain_labels(tmp_path: Path) -> None:
+    controller = workload("ReplicationController", selector={"app": "other"})
+    fault = "its selector asks for label app=other, which its template does not set"
+    assert simulate(tmp_path, POOL + controller).faults == [
+        f"document 2: ReplicationController default/work: spec: {fault}"
+    ]
 
 
 def test_a_job_of_another_controller_is_a_note(tmp_path: Path) -> None:

@@ -59,6 +59,19 @@ def test_leg_seconds_are_counted(field: str, written: str, better: str) -> None:
     assert ("quotes" in reason) is (written == '"3600"')
 
 
+@pytest.mark.parametrize(
+    ("line", "path", "reason"),
+    [
+        ("weight: 99999999999999999999", "spec.weight", "does not fit into 64 bits: write a smaller number"),
+        ("limits: {cpu: 99999999999999999999}", "spec.limits.cpu", "does not fit into 64 bits: write a smaller number"),
+        ("weight: 1.5", "spec.weight", "is not a whole number"),
+        ('weight: "5"', "spec.weight", "is not a whole number: write it without quotes"),
+    ],
+)
+def test_quotes_are_blamed_only_where_they_are_the_cause(line: str, path: str, reason: str) -> None:
+    assert _found(POOL.replace("spec:\n", f"spec:\n  {line}\n", 1), path)[0] == reason
+
+
 def test_durations_are_no_numbers_where_none_is_counted_in_seconds() -> None:
     assert _found(_old("weight: 30s"), "spec.weight") == ("is not a whole number", [])
 

@@ -82,6 +82,9 @@ def convert_provisioner(
     node_labels = spec.get("labels") or {}
     requirements += _old_karpenter_defaults(set(map(_key, requirements)), node_labels, notes)
     disruption = _disruption(spec, notes)
+    if spec.get("ttlSecondsUntilExpired") is not None:
+        sentence = "expired nodes are drained at once now: no budget delays them, and no replacement is launched first"
+        notes.append(Note(sentence, "spec.template.spec.expireAfter"))
     template = {
         "metadata": without_empty({"labels": renamed(node_labels), "annotations": spec.get("annotations")}),
         "spec": {

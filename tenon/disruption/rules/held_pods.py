@@ -50,16 +50,19 @@ def why_held(
 ) -> str:
     """Return why the pod may not be evicted now; empty if it may be, or if it has ended or is ending.
 
+    Budgets come before a duration in do-not-disrupt, because time alone does not end what they hold.
+
     Before a command has restarted the Deployments that need it (``after_surge``), the controller of a pod that surges
     is going to move it, which needs no eviction.
     """
     if pod.terminal or pod.deleting or not (pod.do_not_disrupt or budgets):
         return ""  # nothing holds most pods
-    if protection := pod_protection(pod, now):
+    protection = pod_protection(pod, now)
+    if protection and pod_protected_until(pod) is None:
         return protection
     if pod.stays or (pod.surges and not after_surge):
-        return ""  # it is not evicted
-    return eviction_refusal(pod, budgets)
+        return protection  # it is not evicted, so budgets do not matter
+    return eviction_refusal(pod, budgets) or protection
 
 
 def late_pod(pods: Iterable[PodRecord], expected: Collection[str]) -> str:

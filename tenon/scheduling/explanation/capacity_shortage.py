@@ -145,5 +145,5 @@ def _amount(name: str, units: int) -> str:
         return f"{units / 1000:.3f}".rstrip("0").rstrip(".") + " CPU"
     size, suffix = binary_unit(units)
     if size >= 2**20:
-        return f"{round(units / size, 1):g}{suffix} {name}"
+        return f"{units / size:.1f}".removesuffix(".0") + f"{suffix} {name}"
     return f"{units} {name}"

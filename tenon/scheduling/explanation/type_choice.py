@@ -400,6 +400,8 @@ def _amount(name: str, units: int, digits: int = 1) -> _Amount:
     if name in (MEMORY, EPHEMERAL_STORAGE) or name.startswith("hugepages-"):
         plain = "" if name == MEMORY else f" {name}"
         size, suffix = binary_unit(units)
+        if not suffix:
+            return _Amount(f"{units}", f" {'byte' if units == 1 else 'bytes'} of {name}")
         return _Amount(f"{units / size:.{digits}f}".removesuffix(".0"), f"{suffix}{plain}")
     return _Amount(f"{units}", f" {name}")
 

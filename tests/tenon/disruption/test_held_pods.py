@@ -106,6 +106,16 @@ def test_dis13_a_budget_does_not_matter_for_pods_that_a_drain_leaves_alone(pod: 
     assert held_by(pod, budgets=(stated(0),)) == ""
 
 
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [("1h", "PodDisruptionBudget ns/keep allows no eviction"), ("true", f"annotation {KEPT} protects it")],
+)
+def test_of_two_holds_of_a_pod_the_one_without_an_end_is_named(value: str, why: str) -> None:
+    """A forecast says that nothing that keeps the node ends by itself."""
+    pod = daemon(meta=annotated(value), since=recently())
+    assert held_by(pod, budgets=(stated(0),)) == f"pod ns/agent: {why}"
+
+
 def at(text: str) -> datetime:
     return datetime.fromisoformat(text)
 

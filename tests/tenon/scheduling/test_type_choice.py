@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -61,6 +62,14 @@ def test_the_only_type_and_what_daemonsets_need_of_it() -> None:
 def test_amounts_that_differ_by_little_are_shown_with_more_digits() -> None:
     requests = problem([pod("p", "1", "15885Mi")], pool("default", ON_DEMAND, types=SMALL))
     assert "c5.2xlarge is cheaper but has 15.512Gi, 15.513Gi are needed" in why(requests)
+
+
+@pytest.mark.parametrize(
+    ("memory", "amount"), [("500m", "1 byte of memory"), ("512", "512 bytes of memory"), ("1Ki", "1Ki")]
+)
+def test_amounts_below_the_binary_units_are_bytes(memory: str, amount: str) -> None:
+    sentence = why(problem([pod("p", "1", memory)], pool("default", ON_DEMAND)))
+    assert f"types that hold 1 CPU and {amount};" in sentence
 
 
 def test_a_cheaper_offering_that_the_pods_rule_out_is_named_with_their_wish() -> None:

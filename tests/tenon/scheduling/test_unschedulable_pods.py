@@ -29,6 +29,10 @@ def test_too_large_for_every_type() -> None:
     )
 
 
+def test_an_exbibyte_is_written_without_an_exponent() -> None:
+    assert reason(pod("p", "1", "1Ei"), pool()).startswith("NodePool default: needs 1048576Ti memory; ")
+
+
 def test_a_pod_that_names_its_pool_hears_only_about_that_one() -> None:
     own = Requirements.of(need(labels.NODEPOOL, "In", "batch"))
     text = reason(pod("p", "200", "1Gi", own), pool("default"), pool("batch"))
