@@ -274,15 +274,30 @@ def test_n15_405_reservations_that_were_not_tried_are_not_ruled_out() -> None:
     }
 
 
-@pytest.mark.parametrize("code", ["UnauthorizedOperation", "OptInRequired"])
+@pytest.mark.parametrize("code", ["UnauthorizedOperation", "FreeTierRestrictionError"])
 @pytest.mark.parametrize("names", [["m5.large", "c5.large"], ["m5.large", "m5.large"]], ids=["several", "one"])
 def test_refused_types_make_room_for_those_that_ec2_did_not_try(names: list[str], code: str) -> None:
     """A policy may deny the cheapest types. The same ones would be tried first each time."""
+    denied = "is not authorized to perform: ec2:RunInstances on resource: arn:aws:ec2:us-west-2:1:instance/*"
     tried = [(name, f"us-west-2{letter}", code) for name, letter in zip(names, "ab", strict=True)]
-    result = answered(*tried, types=UNTRIED)
+    result = answered(*tried, types=UNTRIED, message=denied)
     assert result.waits is not None, "the cause may be one that all types have in common"
     assert {item.key for item in result.unavailable} == {OfferingKey("spot", name, "") for name in names}
-    assert answered(*tried).unavailable == [], "nothing is left that EC2 did not try"
+
+
+def test_refused_types_make_no_room_if_ec2_tried_every_type() -> None:
+    code = "FreeTierRestrictionError"
+    result = answered(("m5.large", "us-west-2a", code), ("c5.large", "us-west-2b", code))
+    assert result.unavailable == []
+
+
+@pytest.mark.parametrize("code", ["OptInRequired", "InvalidParameterCombination", "UnsupportedOperation"])
+def test_a_fault_that_the_class_may_be_the_cause_of_rules_out_no_type(code: str) -> None:
+    """Other EC2NodeClasses and NodePools may get these types, and each probe would take the next cheapest from them."""
+    tried = [("m5.large", "us-west-2a", code), ("c5.large", "us-west-2b", code)]
+    result = answered(*tried, types=UNTRIED)
+    assert result.waits is not None
+    assert result.unavailable == []
 
 
 def test_a_refused_type_makes_no_room_if_only_its_own_zones_were_not_tried() -> None:

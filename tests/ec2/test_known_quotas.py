@@ -138,6 +138,11 @@ def test_a_nodeclaim_counts_that_was_created_before_the_reading_and_launched_aft
     assert with_claims(gpus(64), [in_flight, later, already_read]).quotas[GPU] == VcpuQuota(64, 8)
 
 
+def test_a_nodeclaim_that_waits_for_long_uses_no_quota() -> None:
+    """A breaker may hold it back for hours, because of its EC2NodeClass. Other NodePools have nothing to do with it."""
+    assert with_claims(gpus(64), [record("a", NOW - timedelta(hours=5))]).quotas == gpus(64).quotas
+
+
 def claim(number: int, kind: str = "g4dn.xlarge") -> PlannedClaim:
     offering = OfferingKey(labels.ON_DEMAND, kind, "us-west-2a")
     return PlannedClaim("gpu", (pod(f"p{number}"),), (kind,), Requirements(), {}, 0.5, offering)

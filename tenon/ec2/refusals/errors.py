@@ -287,9 +287,7 @@ def refused_type(
     untried_pairs = {pair for error in untried_failures for pair in _meant(error, pairs)}
     tried_types = {name for name, _ in pairs - untried_pairs}
     untried_types = {name for name, _ in untried_pairs} - tried_types
-    is_named = any(
-        error.get("ErrorCode") in _NAMES_TYPE or _INSTANCE in error.get("ErrorMessage", "") for error in tried_failures
-    )
+    is_named = any(map(_names_type, tried_failures))
     return names.pop() if len(tried_types) > 1 or (is_named and not untried_types) else ""
 
 
@@ -299,15 +297,21 @@ def refused_before_others(
     """Return the types that EC2 refused as such without trying all others, sorted. Empty if EC2 tried every type.
 
     A policy may deny the cheapest types. If the next request had them again, EC2 would never try the types that the
-    policy allows. Reservations are left to the breaker, because a request has only a few of them.
+    policy allows. Reservations are left to the breaker, because a request has only a few of them. So is what the
+    EC2NodeClass may be the cause of: other classes may get these types.
     """
     pairs = set(tried)
     tried_failures, untried_failures = _by_trial(fleet_errors, capacity_type)
-    names = _refused_types(tried_failures, pairs)
+    names = _refused_types(filter(_names_type, tried_failures), pairs)
     untried_types = {name for error in untried_failures for name, _ in _meant(error, pairs)}
     if capacity_type == labels.RESERVED or untried_types <= names:
         return []
     return [OfferingRef.of(OfferingKey(capacity_type, name, "")) for name in sorted(names)]
+
+
+def _names_type(error: Mapping[str, Any]) -> bool:
+    """Whether EC2 names the type or the launch of it, so that no EC2NodeClass can be the cause."""
+    return error.get("ErrorCode") in _NAMES_TYPE or _INSTANCE in error.get("ErrorMessage", "")
 
 
 def _refused_types(fleet_errors: Iterable[Mapping[str, Any]], pairs: Collection[tuple[str, str]]) -> set[str]:

@@ -11,7 +11,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from tenon.apis import labels
 from tenon.ec2.refusals.vcpu_quotas import STANDARD, quota_of
@@ -22,6 +22,8 @@ from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.scheduling.model import InstanceType, Plan, PlannedClaim
 from tenon.scheduling.zone_turns import zones_in_turn
 
+IN_FLIGHT = timedelta(minutes=5)
+"""How long a NodeClaim without an instance may be on its way to one when the instances are read."""
 _ON_DEMAND, _SPOT = labels.ON_DEMAND, labels.SPOT
 QUOTA_CODES: Mapping[str, tuple[str, str]] = {
     "L-1216C47A": (_ON_DEMAND, STANDARD),
@@ -97,16 +99,22 @@ def known_quotas(
     return KnownQuotas(read_at, quotas, vcpus)
 
 
+def _launches_after(claim: ClaimRecord, read_at: datetime) -> bool:
+    if claim.launched_at is not None:
+        return claim.launched_at >= read_at
+    return claim.created_at is not None and claim.created_at >= read_at - IN_FLIGHT
+
+
 def with_claims(account_quotas: KnownQuotas, claims: Iterable[ClaimRecord]) -> KnownQuotas:
     """Return the quotas with what NodeClaims use that were not launched yet when the instances were read.
 
-    A NodeClaim without an instance counts with its smallest type, in each capacity type that it may get. Dedicated
-    instances have quotas of their own.
+    A NodeClaim without an instance counts with its smallest type, in each capacity type that it may get, until it is
+    `IN_FLIGHT` old: one that waits longer is refused for another reason, and takes nothing from other NodePools.
+    Dedicated instances have quotas of their own.
     """
     used: Counter[Bucket] = Counter()
     for claim in claims:
-        was_read = claim.launched_at is not None and claim.launched_at < account_quotas.read_at
-        if was_read or claim.deleting:
+        if claim.deleting or not _launches_after(claim, account_quotas.read_at):
             continue
         if _is_dedicated(Requirements.from_terms(claim.spec.get("requirements") or ())):
             continue
