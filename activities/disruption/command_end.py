@@ -24,7 +24,7 @@ from activities.kubernetes.nodeclaims import read_claim
 from activities.kubernetes.repair_outcomes import record_outcome
 from activities.kubernetes.resources import NODECLAIMS
 from activities.node import cordon
-from activities.node.nodes import find_node
+from activities.node.nodes import find_node, pods_on
 from tenon.apis import labels
 from tenon.apis.noderepairpolicy import RecentRepair
 from tenon.apis.reasons import Reason, camel_case, snake_case
@@ -147,7 +147,7 @@ class CommandEnd:
             return
         claim = ClaimRecord.of(body)
         ref = ClaimRef(cluster=finish_input.cluster, name=replacement.name, uid=claim.uid)
-        if finish_input.undo and not claim.registered:
+        if finish_input.undo and await self._never_served(ref, claim):
             removal = Removal(
                 reason=Reason.UNUSED_REPLACEMENT, detail=UNUSED, actor=command_text(finish_input.command.id)
             )
@@ -156,6 +156,21 @@ class CommandEnd:
         if finish_input.undo:
             await _offer_to_leave(finish_input, replacement)
         await self._unmark(ref, labels.REPLACEMENT_FOR, finish_input.command)
+
+    async def _never_served(self, ref: ClaimRef, claim: ClaimRecord) -> bool:
+        """Whether a replacement has no Node, or one that is not initialized and has no pods.
+
+        The workflow of a node refuses to leave as empty before the node is initialized. From then on it binds pods, so
+        only the workflow knows whether the node is empty.
+        """
+        if not claim.registered:
+            return True
+        if claim.initialized:
+            return False
+        node = (await find_node(self._kube, NodeInput(claim=ref), claim)).node
+        return node is not None and not any(
+            pod.reschedulable for pod in await pods_on(self._kube, str(node["metadata"]["name"]))
+        )
 
     async def _unmark(self, ref: ClaimRef, annotation: str, command: DisruptionCommand) -> None:
         def compute(claim: Object) -> dict[str, Any]:

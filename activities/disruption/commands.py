@@ -180,6 +180,8 @@ class CommandActivities:
 
         Raises:
             ApplicationError: they are not ready yet. Temporal looks again after a pause, which holds no worker slot.
+            ApiError: the API server may accept the restart later, and there is time left. The step ends only with a
+                result, so everything else fails the command.
         """
         nodes = []
         for candidate in replacements_input.command.candidates:
@@ -189,9 +191,16 @@ class CommandActivities:
             if node is not None:
                 nodes.append(str(node["metadata"]["name"]))
         command = replacements_input.command
-        if not (waits := await self._restarter.surge(command.surge, nodes, command.id)):
+        is_late = self._now() >= replacements_input.until
+        try:
+            waits = await self._restarter.surge(command.surge, nodes, command.id)
+        except ApiError as error:
+            if not is_late and (error.is_transient or isinstance(error, ConflictError)):
+                raise
+            return StepResult(failure=f"new pods could not be started first: {error.message}")
+        if not waits:
             return StepResult()
-        if self._now() >= replacements_input.until:
+        if is_late:
             return StepResult(failure=f"{waits} in time")
         raise not_yet(waits)
 

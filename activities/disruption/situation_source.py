@@ -5,7 +5,7 @@ A search and a validation must see the same cluster, or a validation ends comman
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Protocol, TypeVar
@@ -113,11 +113,14 @@ class SituationSource:
             supply = await self._supply.read()
         with spans.phase(Phase.PROBLEM):
             snapshot = self._view.snapshot()
+            warm = frozenset(self._view.warm_nodes())
             reserved = self._batcher.reserved()
             breakers = self._batcher.refusals.breakers(self._view.node_pools())
             of_waves = self._batcher.refusals.breakers(self._view.wave_pools())
             coverage = await compute(self._commitments.coverage, list(self._view.all_claims()))
-            model = await compute(_model, snapshot, supply, self._policy, reserved, breakers, of_waves, self._tables)
+            model = await compute(
+                _model, snapshot, warm, supply, self._policy, reserved, breakers, of_waves, self._tables
+            )
             model = with_scores(await compute(with_coverage, model, coverage), self._spot_scores.scores_of)
             elsewhere = await compute(self._elsewhere.added_to, nodes, model.details, self._now())
         return replace(self.outline(elsewhere, open_commands), model=model), supply
@@ -140,6 +143,7 @@ class SituationSource:
 
 def _model(
     snapshot: DisruptionCluster,
+    warm: Collection[str],
     supply: Supply,
     policy: PlanPolicy,
     reserved: Mapping[str, Sequence[Pod]],
@@ -150,8 +154,10 @@ def _model(
     usual = supply.usual
     static = {pool.metadata.name for pool, _ in usual.pools_with_types if pool.spec.replicas is not None}
     problem = problem_of(snapshot, [], without_held_types(usual.pools_with_types, breakers, breakers), policy, reserved)
+    # A warm node has room for pods that tolerate its taint, but no move may count on it: nothing would start it.
+    nodes = [replace(node, closed=True) if node.name in warm else node for node in problem.nodes]
     details = snapshot.node_details(usual.types_by_pool())  # the nodes of held types have their prices all the same
-    model = model_of(problem, details, static, held_as_a_whole(breakers), tables)
+    model = model_of(replace(problem, nodes=nodes), details, static, held_as_a_whole(breakers), tables)
     wave_pools = scheduling_pools(
         snapshot, without_held_types(supply.waves.pools_with_types, of_waves, of_waves), policy
     )

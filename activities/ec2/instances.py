@@ -95,6 +95,10 @@ class Instances:
         description = self._raw(instance_id)
         return None if description is None else self._message(description)
 
+    def list_price(self, instance_type: str, zone: str, capacity_type: str) -> float:
+        """The price per hour of an instance of shared tenancy that EC2 does not show yet; 0 if it is unknown."""
+        return self._price_of(instance_type, zone, capacity_type, "")
+
     def state(self, instance_id: str) -> str | None:
         """The name of the instance's state, or None if EC2 does not know the instance."""
         description = self._raw(instance_id)

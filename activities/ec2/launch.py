@@ -200,23 +200,22 @@ class Launcher:
     def _launched(self, request: LaunchRequest, instance_id: str, override: dict[str, Any]) -> Instance:
         """The instance as EC2 describes it or, while EC2 does not show it yet, as the fleet's answer describes it."""
         row = _row(request, override.get("InstanceType", ""), override.get("AvailabilityZone", ""))
-        price = row.price if row is not None else None
         for attempt in range(VISIBILITY_ATTEMPTS):
             if attempt:
                 self._sleep(VISIBILITY_SECONDS)
             instance = self._instances.describe(instance_id)
             if instance is not None and instance.private_dns_name:
                 instance = _as_requested(request, instance)
-                return instance if price is None else evolve(instance, price=price)
-        zone = override.get("AvailabilityZone", "")
+                return evolve(instance, price=_price(row, instance.price))
+        instance_type, zone = override.get("InstanceType", ""), override.get("AvailabilityZone", "")
         return Instance(
             id=instance_id,
             provider_id=provider_id_of(zone, instance_id),
-            instance_type=override.get("InstanceType", ""),
+            instance_type=instance_type,
             zone=zone,
             capacity_type=request.capacity_type,
             image_id=override.get("ImageId", ""),
-            price=price or 0.0,
+            price=_price(row, self._instances.list_price(instance_type, zone, request.capacity_type)),
             subnet_id=override.get("SubnetId", ""),
             reservation_id=row.reservation_id if row is not None else "",
             reservation_type=request.reservation_type,
@@ -229,6 +228,16 @@ class Launcher:
 def _row(request: LaunchRequest, instance_type: str, zone: str) -> FleetOverride | None:
     rows = (row for template in request.templates for row in template.overrides)
     return next((row for row in rows if (row.instance_type, row.zone) == (instance_type, zone)), None)
+
+
+def _price(row: FleetOverride | None, list_price: float) -> float:
+    """What EC2 charges for an hour of the offering of a row; 0 if it is not known.
+
+    Plans count a place in a capacity reservation as almost free, and NodeOverlays change what they prefer.
+    """
+    if row is None or row.reservation_id:
+        return list_price
+    return row.price if row.priority is None else list_price or row.price
 
 
 def _as_requested(request: LaunchRequest, instance: Instance) -> Instance:

@@ -24,7 +24,7 @@ from tenon.apis.shortage_price import price_factor, shortage_annotation
 from tenon.ec2.refusals import errors as codes
 from tenon.ec2.refusals import scopes
 from tenon.ec2.refusals.class_faults import ClassFault
-from tenon.ec2.refusals.refused_price import cheapest_refused
+from tenon.ec2.refusals.refused_price import cheapest_refused, requested_price
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.event_reasons import EventReason
@@ -116,7 +116,8 @@ class LaunchSending:
                 await self._parts.claims.record_attempt(launch_input.claim, launch_input.attempt + 1)
             return result
         cheaper = cheapest_refused(launch_input.request, refused, result.instance)
-        in_shortage = _shortage_annotation(claim, result.instance, cheaper)
+        price = requested_price(launch_input.request, result.instance)
+        in_shortage = _shortage_annotation(claim, price, cheaper)
         try:
             await self._parts.claims.mark(
                 launch_input.claim, result.instance, claim, launch_input.request.made_from, in_shortage
@@ -129,7 +130,9 @@ class LaunchSending:
         instance = result.instance
         self._parts.record.launched(launch_input.claim, claim, instance, launch_input.request, launch_input.attempt)
         if in_shortage and cheaper is not None:
-            await self._parts.recorder.publish(claim.body, EventReason.BOUGHT_IN_SHORTAGE, _dearer(instance, cheaper))
+            await self._parts.recorder.publish(
+                claim.body, EventReason.BOUGHT_IN_SHORTAGE, _dearer(instance, price, cheaper)
+            )
         log.info(
             "A NodeClaim launched",
             extra={
@@ -259,16 +262,16 @@ def _instance_types(request: LaunchRequest) -> frozenset[str]:
     return frozenset(row.instance_type for template in request.templates for row in template.overrides)
 
 
-def _shortage_annotation(claim: ClaimRecord, instance: Instance, cheaper: FleetOverride | None) -> dict[str, str]:
+def _shortage_annotation(claim: ClaimRecord, price: float, cheaper: FleetOverride | None) -> dict[str, str]:
     """The annotation of a node that costs far more than what EC2 refused; empty if the plan has written it already."""
     if cheaper is None or labels.BOUGHT_IN_SHORTAGE in claim.annotations:
         return {}
-    return shortage_annotation(instance.price, cheaper.price, price_factor(claim.annotations))
+    return shortage_annotation(price, cheaper.price, price_factor(claim.annotations))
 
 
-def _dearer(instance: Instance, cheaper: FleetOverride) -> str:
+def _dearer(instance: Instance, price: float, cheaper: FleetOverride) -> str:
     return (
         f"EC2 refused cheaper instance types, {cheaper.instance_type} at {per_hour(cheaper.price)} first, and "
-        f"launched {instance.instance_type} at {price_text(instance.price)}; Tenon replaces the node when they are "
+        f"launched {instance.instance_type} at {price_text(price)}; Tenon replaces the node when they are "
         "available again, if its NodePool allows consolidation"
     )

@@ -22,7 +22,7 @@ from tenon.apis.warm import STOPPED
 from tenon.cost.bill import Lifetime
 from tenon.cost.split import ConsumerKind, PricedNode, load_of, loads_of
 from tenon.ec2.launch.disk_price import disk_price
-from tenon.fleet.rows import node_row
+from tenon.fleet.rows import labels_of, node_row, running_price
 from tenon.fleet.summary import Totals, totals
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import decode_node
@@ -128,6 +128,7 @@ def priced_nodes(cluster: CostObjects, prices: NodePrices, label: str = "") -> t
             continue
         is_stopped = claim.warm == STOPPED
         price = _disk_price(cluster, claim.node_class, prices) if is_stopped else row.price
+        while_running = running_price(claim, labels_of(claim, node), prices.prices)
         priced.append(
             PricedNode(
                 name=row.name,
@@ -143,7 +144,7 @@ def priced_nodes(cluster: CostObjects, prices: NodePrices, label: str = "") -> t
                 instance=row.instance,
                 launched_at=claim.launched_at or claim.created_at,
                 is_stopped=is_stopped,
-                running_price=None if row.price is None else nanos(row.price),
+                running_price=None if while_running is None else nanos(while_running),
                 stopped=claim.annotations.get(labels.STOPPED_TIMES, ""),
             )
         )

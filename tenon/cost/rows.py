@@ -216,7 +216,7 @@ def with_headroom(charges: Sequence[Charge], last_entry: CostEntry) -> list[Char
     for charge in charges:
         if charge.consumer == IDLE and headroom.get(charge.pool):
             idle.setdefault(charge.pool, []).append(charge)
-    answer = [charge for charge in charges if charge not in idle.get(charge.pool, ())]
+    answer = [charge for charge in charges if charge.consumer != IDLE or charge.pool not in idle]
     for pool, idle_charges in idle.items():
         room = min(headroom[pool], sum(charge.amount for charge in idle_charges))
         parts = divide(room, [charge.amount for charge in idle_charges])

@@ -50,7 +50,7 @@ class Validation:
     why: str = ""
     instead: Command | None = None
     is_full: bool = False
-    """Whether only budgets, disruption windows, freezes or waves forbid it, so that it may start later."""
+    """Whether only budgets, limits, disruption windows, freezes or waves forbid it, so that it may start later."""
 
 
 def validated(command: DisruptionCommand, situation: Situation, expired: Expired = never) -> Validation:
@@ -65,6 +65,8 @@ def validated(command: DisruptionCommand, situation: Situation, expired: Expired
     rescheduler = Rescheduler(situation.model, nodes_in_commands(situation, situation.model))
     if (candidates := _check_candidates(command, situation, rescheduler)).why:
         return candidates
+    if full := _why_no_room(command, situation):
+        return Validation(full, is_full=True)
     why, plan = _check(command, situation, rescheduler, expired)
     must_pay = traits_of(command.reason).counts_savings
     if must_pay and command.approval is not None and plan is not None and _is_as_approved(plan, command):
@@ -202,6 +204,25 @@ def _why_not_static(command: DisruptionCommand, situation: Situation) -> str:
     (node,) = (managed_node for managed_node in situation.nodes if managed_node.claim == candidate.claim)
     replacement = replacements.of(node, situation.model.details[candidate.claim], budgets)
     return "" if replacement.terminate_first is not None else replacement.why_not or STARTS_FIRST
+
+
+def _why_no_room(command: DisruptionCommand, situation: Situation) -> str:
+    """Return why an approved command for a static NodePool's node must wait for room for its replacement.
+
+    A pass counts no command that awaits approval, so others may have been decided for the same room.
+    """
+    (candidate, *_) = command.candidates
+    is_static = situation.policies[candidate.pool].replicas is not None
+    is_staged = is_static and command.terminate_first is None and command.decision != REBOOT
+    if command.approval is None or not is_staged:
+        return ""
+    model = situation.model
+    assert model is not None
+    replacements = StaticReplacements(situation, model, terminate_first=False)
+    (node,) = (managed_node for managed_node in situation.nodes if managed_node.claim == candidate.claim)
+    version = model.version_for(candidate.pool).get(candidate.pool) if command.reason == Reason.DRIFTED else None
+    budgets = PoolBudgets(situation, Reason(command.reason))
+    return replacements.of(node, model.details[candidate.claim], budgets, version).why_not
 
 
 def _leaves_room(plan: Plan, situation: Situation) -> bool:

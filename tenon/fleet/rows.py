@@ -113,7 +113,7 @@ def node_row(
     running_pods = [pod for pod in pods if not pod.terminal]
     requests = total(pod.pod.requests for pod in running_pods)
     allocatable = _allocatable(claim, node)
-    labels_ = {**(claim.labels if claim is not None else {}), **(node.labels if node is not None else {})}
+    labels_ = labels_of(claim, node)
     instance_type, zone = labels_.get(labels.INSTANCE_TYPE, ""), labels_.get(labels.ZONE, "")
     capacity_type = _capacity_type(labels_)
     disruption: NodeDisruption = disruption_of(claim, node, running_pods, pool, now, event)
@@ -133,7 +133,7 @@ def node_row(
         cpu=allocatable.get(CPU, 0),
         memory_requests=requests.get(MEMORY, 0),
         memory=allocatable.get(MEMORY, 0),
-        price=_price(claim, prices, instance_type, zone, capacity_type) if _is_bought(claim, node) else None,
+        price=_price(claim, labels_, prices) if _is_bought(claim, node) else None,
         disruption=disruption.state,
         why=disruption.why,
         command=claim.disrupted_by if claim is not None else "",
@@ -145,19 +145,29 @@ def node_row(
     )
 
 
-def _price(
-    claim: ClaimRecord | None, prices: Prices, instance_type: str, zone: str, capacity_type: str
-) -> float | None:
-    """What the node costs now. Without spot prices, a spot node counts what it cost at launch, not the list price.
+def labels_of(claim: ClaimRecord | None, node: NodeRecord | None) -> dict[str, str]:
+    """Return the labels of a NodeClaim and its Node, of which the Node's take precedence."""
+    return {**(claim.labels if claim is not None else {}), **(node.labels if node is not None else {})}
 
-    A stopped instance costs nothing but its volumes: `tenon cost` counts these.
+
+def _price(claim: ClaimRecord | None, labels_: Mapping[str, str], prices: Prices) -> float | None:
+    """What the node costs now. A stopped instance costs nothing but its volumes: `tenon cost` counts these."""
+    return 0.0 if claim is not None and claim.warm == STOPPED else running_price(claim, labels_, prices)
+
+
+def running_price(claim: ClaimRecord | None, labels_: Mapping[str, str], prices: Prices) -> float | None:
+    """Return what a node with these labels costs an hour while its instance runs; None if that is not known.
+
+    Without spot prices, a spot node counts what it cost at launch, not the list price. A dedicated instance does too,
+    because the prices are those of shared ones.
     """
-    if claim is not None and claim.warm == STOPPED:
-        return 0.0
     at_launch = claim.launch_price if claim is not None else None
-    if capacity_type == labels.SPOT and not prices.spot and at_launch is not None:
+    capacity_type = _capacity_type(labels_)
+    is_spot = capacity_type == labels.SPOT
+    has_own_price = not prices.spot if is_spot else labels_.get(labels.TENANCY) == labels.DEDICATED
+    if has_own_price and at_launch is not None:
         return at_launch
-    price = prices.of(instance_type, zone, capacity_type)
+    price = prices.of(labels_.get(labels.INSTANCE_TYPE, ""), labels_.get(labels.ZONE, ""), capacity_type)
     return at_launch if price is None else price
 
 
@@ -186,7 +196,7 @@ def _is_bought(claim: ClaimRecord | None, node: NodeRecord | None) -> bool:
     return node is not None and node.labels.get(FARGATE) != "fargate"
 
 
-def _capacity_type(labels_: dict[str, str]) -> str:
+def _capacity_type(labels_: Mapping[str, str]) -> str:
     """The capacity type that Karpenter's label says, or else that of a managed node group."""
     if capacity_type := labels_.get(labels.CAPACITY_TYPE):
         return capacity_type

@@ -58,6 +58,18 @@ class PoolOfferingPrices:
             return None
         return self._of_list(types).get((instance_type, zone, capacity_type))
 
+    def of_node(self, bought: BoughtOffering) -> float:
+        """Return dollars an hour at which a node counts; 0 if no price is known.
+
+        The launch price of a node in a reservation is what EC2 charges, which plans count as paid for.
+        """
+        offering = bought.instance_type, bought.zone, bought.capacity_type
+        price = self.of(bought.pool, *offering)
+        if price is not None:
+            return price
+        launch_price = 0.0 if bought.capacity_type == labels.RESERVED else bought.launch_price
+        return launch_price or self.anywhere(*offering)
+
     def anywhere(self, instance_type: str, zone: str, capacity_type: str) -> float:
         """Return the most dollars an hour at which any NodePool has such an offering; 0 if that is not known.
 
@@ -94,11 +106,7 @@ def costs_of(purchases: Iterable[BoughtOffering], pools_with_types: PoolTypes) -
     prices = PoolOfferingPrices(pools_with_types)
     costs: dict[str, int] = {}
     for bought in purchases:
-        offering = bought.instance_type, bought.zone, bought.capacity_type
-        price = prices.of(bought.pool, *offering)
-        if price is None:
-            price = bought.launch_price or prices.anywhere(*offering)
-        cost = bought.at_most or micro_dollars(price)
+        cost = bought.at_most or micro_dollars(prices.of_node(bought))
         costs[bought.pool] = costs.get(bought.pool, 0) + cost
     return costs
 

@@ -22,6 +22,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
+from tenon.kube.taints import Taint
 from tenon.messages.explanation import Explanation
 from tenon.provisioning.cost_limits import BoughtOffering, with_cost_limits
 from tenon.provisioning.planning_policy import PlanPolicy
@@ -30,7 +31,7 @@ from tenon.provisioning.purchase import explanation
 from tenon.resources import Resources
 from tenon.scheduling.empty_node import NoEmptyNodeError, empty_node_problem, plan_empty_node
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
-from tenon.scheduling.model import InstanceType, Node, PlannedClaim, Pool, Problem
+from tenon.scheduling.model import InstanceType, Node, Offering, PlannedClaim, Pool, Problem
 
 JOINS_WITHIN = timedelta(minutes=10)
 """How long a warm node may take from the plan that uses it until it is Ready after a new boot."""
@@ -39,7 +40,14 @@ STOPS_WITHIN = timedelta(minutes=2)
 PODS_LEAVE_WITHIN = timedelta(minutes=10)
 """How long a warm node that runs waits for the end of pods that tolerate its taint. After that it is not stopped, but
 an ordinary node: evicted, they could come back to it, and stopped under them, they would end without an eviction."""
-OFF_TAINTS = frozenset({labels.WARM, "node.cloudprovider.kubernetes.io/shutdown", "node.kubernetes.io/not-ready"})
+OFF_TAINTS = frozenset(
+    {
+        labels.WARM,
+        "node.cloudprovider.kubernetes.io/shutdown",
+        labels.NOT_READY_TAINT,
+        "node.kubernetes.io/unreachable",
+    }
+)
 """The taints that a stopped node loses when it has started, besides those that plans ignore on each starting node."""
 
 
@@ -196,23 +204,28 @@ def with_warm_nodes(problem: Problem, states: Mapping[str, str]) -> Problem:
 def _opened(node: Node, state: str, pools: Mapping[str, Pool]) -> Node:
     if state not in (STOPPED, STARTING) or node.closed:
         return node
-    taints = tuple(taint for taint in node.taints if taint.key not in OFF_TAINTS)
-    opened = replace(node, taints=taints, initialized=False)
-    return replace(opened, stopped=True, start_price=_price(node, pools)) if state == STOPPED else opened
-
-
-def _price(node: Node, pools: Mapping[str, Pool]) -> float:
-    """Return the dollars an hour of a node's own offering; infinite if its NodePool does not know it any more."""
+    opened = replace(node, taints=taints_once_started(node.taints), initialized=False)
+    if state == STARTING:
+        return opened
     own_offering = OfferingKey.of_labels(node.labels)
+    offerings = _offerings(node, own_offering.instance_type, pools)
+    in_its_zone = [offering for offering in offerings if offering.zone == own_offering.zone]
+    if offerings and not in_its_zone:  # a zonal shift moves the cluster away from this zone
+        return replace(node, closed=True)
+    prices = (offering.price for offering in in_its_zone if offering.capacity_type == own_offering.capacity_type)
+    return replace(opened, stopped=True, start_price=min(prices, default=inf))
+
+
+def taints_once_started(taints: Iterable[Taint]) -> tuple[Taint, ...]:
+    """Return the taints of a stopped or starting warm node that stay when it has started."""
+    return tuple(taint for taint in taints if taint.key not in OFF_TAINTS)
+
+
+def _offerings(node: Node, instance_type: str, pools: Mapping[str, Pool]) -> list[Offering]:
+    """Return the offerings of a node's type; empty if its NodePool does not know the type any more."""
     pool = pools.get(node.labels.get(labels.NODEPOOL, ""))
-    prices = (
-        offering.price
-        for instance_type in (pool.instance_types if pool is not None else ())
-        if instance_type.name == own_offering.instance_type
-        for offering in instance_type.offerings
-        if (offering.zone, offering.capacity_type) == (own_offering.zone, own_offering.capacity_type)
-    )
-    return min(prices, default=inf)
+    types = pool.instance_types if pool is not None else ()
+    return [offering for kind in types if kind.name == instance_type for offering in kind.offerings]
 
 
 def to_start(placements: Mapping[str, Iterable[Pod]], states: Mapping[str, str]) -> list[str]:

@@ -23,7 +23,7 @@ from cli.main import app
 from tenon.cost.rows import Dimension, Grouping, Row
 from tenon.cost.split import ConsumerKind
 from tenon.evolve import evolve
-from tenon.kube.timestamps import time_text
+from tenon.kube.timestamps import format_instant, time_text
 from tenon.money import HOURS_A_MONTH, nanos
 from tenon.record.entries import CommandEndEntry, Entry
 from tenon.record.lines import line_of
@@ -249,6 +249,20 @@ def test_a_window_is_the_bill_of_its_instances_divided_by_the_entries(cost: Cost
     assert by_name(report) == {"shop": 0.375, "bank": 0.175, "(idle)": 0.05}
     assert report["total"] == {"cost": 0.6, "costPerHour": 0.3}
     assert (report["nodes"], report["spotShare"]) == (2, pytest.approx(0.4 / 0.6, abs=1e-6))
+
+
+def test_a_warm_node_that_is_stopped_now_cost_its_full_price_while_it_ran(
+    cost: Cost, fleet: FakeFleet, tmp_path: Path
+) -> None:
+    """The record lacks its launch, which was before the window."""
+    fleet.objects[CLAIMS].clear()
+    stopped = {"tenon.sh/warm": "stopped", "tenon.sh/stopped-times": format_instant(NOW - HOUR) + "/"}
+    fleet.node(4, "warm", "m5.large", meta={"annotations": stopped})
+    report = window(cost, written(tmp_path / "record"), "--by", "pool")
+    fleet.objects[CLAIMS].clear()
+    fleet.node(5, "web", "m5.large")
+    price = by_name(document(cost("--by", "pool", "-o", "json")), "costPerHour")["web"]
+    assert by_name(report) == {"warm": pytest.approx(price)}
 
 
 @pytest.mark.usefixtures("only_one")

@@ -237,6 +237,7 @@ def test_aws111_a_launch_goes_into_its_reservation_and_no_other(
     assert (raw["CapacityReservationId"], raw["InstanceType"]) == (created.id, "m5.large")
     assert raw["Placement"]["AvailabilityZone"] == ZONE
     assert instance.capacity_type == "reserved"
+    assert instance.price == 0.096, "what EC2 charges; only plans count a place as almost free"
     result = launched_labels({}, instance, None)
     assert result[labels.CAPACITY_TYPE] == "reserved"
     assert result[labels.RESERVATION_ID] == created.id

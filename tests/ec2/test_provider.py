@@ -21,6 +21,7 @@ from activities.ec2.launch import Launcher
 from activities.ec2.launch_templates import LaunchTemplates
 from activities.ec2.provider import Ec2Provider
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.evolve import evolve
 from tenon.kube.claim_record import instance_id_of
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.launch import Instance, LaunchRequest
@@ -353,6 +354,27 @@ def test_an_instance_that_ec2_does_not_show_yet(provider: Ec2Provider, clients: 
     assert unseen is not None
     unknown = {"private_dns_name": "", "launched_at": None, "security_group_ids": ()}
     assert instance.model_copy(update=unknown) == unseen
+
+
+@pytest.mark.parametrize("denials", [0, 99], ids=["EC2 shows it", "EC2 does not show it yet"])
+def test_an_instance_has_the_price_that_ec2_charges_whatever_its_request_preferred(
+    denials: int, clients: Ec2, ready_class: EC2NodeClass
+) -> None:
+    """A NodeOverlay changes what plans and requests prefer, and not what the account pays."""
+    on_demand = ("karpenter.sh/capacity-type", "In", ["on-demand"])
+    fresh = Ec2Provider(clients, describe_cluster(clients, "sandbox"))  # another test may have deleted the templates
+    request = request_for(fresh, ready_class, f"overlaid-{denials}", on_demand)
+    overlaid = [
+        evolve(template, overrides=[replace(row, price=0.01, priority=0.01) for row in template.overrides])
+        for template in request.templates
+    ]
+    launcher = Launcher(
+        clients, Late(clients, fresh, denials), LaunchTemplates(clients, "sandbox"), sleep=lambda _: None
+    )
+    instance = launcher.create_fleet(evolve(request, templates=overlaid)).instance
+    assert instance is not None
+    price = fresh.catalogue.price(instance.instance_type, instance.zone, "on-demand", "")
+    assert instance.price == price > 0.01
 
 
 def test_aws001_a_class_that_is_not_ready_is_not_launched_from(

@@ -91,6 +91,19 @@ def test_what_a_request_left_out_counts_if_it_is_cheaper() -> None:
     assert cheapest_refused(dear, [], bought("m5.16xlarge")) is None
 
 
+@pytest.mark.parametrize(("overlaid", "cheaper"), [(0.05, None), (0.09, "c5.large")])
+def test_prices_of_nodeoverlays_are_compared_with_each_other(overlaid: float, cheaper: str | None) -> None:
+    """The instance has its list price, which says nothing about what the request preferred."""
+    rows = [
+        FleetOverride(instance_type=name, zone="us-west-2a", subnet_id="subnet-1", price=price, priority=price)
+        for name, price in {"c5.large": 0.085, "m5.large": overlaid}.items()
+    ]
+    template = FleetTemplate(name="t", image_id="ami-1", overrides=rows)
+    in_order = evolve(request(), templates=[template])
+    refused_row = cheapest_refused(in_order, refused("c5.large"), bought("m5.large"))
+    assert (None if refused_row is None else refused_row.instance_type) == cheaper
+
+
 def test_the_cheapest_offering_that_a_request_leaves_out_would_hold_what_the_claim_asks_for() -> None:
     """Of the capacity type that it buys, in a zone with a subnet."""
     keys = {OfferingKey(kind, item.name, zone) for item in CATALOG for kind in ("spot", "on-demand") for zone in ZONES}

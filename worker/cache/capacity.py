@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from activities import loggers
 from tenon.apis import labels
+from tenon.apis.warm import STARTING, STOPPED
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.limit_ranges import requests_by_namespace
 from tenon.kube.pod import Pod
@@ -19,6 +20,7 @@ from tenon.kube.requests import effective_requests
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint, untolerated
 from tenon.provisioning.claims import planned_requests
+from tenon.provisioning.warm_nodes import taints_once_started
 from tenon.resources import total
 from tenon.scheduling.model import LATER_LABELS, Node
 from worker.cache.csi_drivers import is_settled
@@ -155,6 +157,7 @@ def _kept_or_existing(state: ClusterState, record: NodeRecord, claim: ClaimRecor
         record,
         claim if claim is not None and not _initialized(record, claim) else claim is not None,
         claim is not None and bool(claim.status.get("capacity")),  # which stays as it is after the launch
+        claim.warm if claim is not None else "",
         pods,
         state.csi.nodes.get(record.name),
         state.csi.required,
@@ -204,7 +207,11 @@ def _existing(
     served = {pod.owner_uid for pod in node_pods if pod.daemon}
     daemons: list[Pod] = []
     if expected.all_daemons:
-        daemons = expected.daemons(Requirements.from_labels(node_labels), taints, managed=claim is not None)
+        lasting = taints
+        if claim is not None and claim.warm in (STOPPED, STARTING):
+            # Plans fill the node for when it has started, and DaemonSet pods that these taints keep away come then.
+            lasting = taints_once_started(_lasting_taints(taints, claim))
+        daemons = expected.daemons(Requirements.from_labels(node_labels), lasting, managed=claim is not None)
     missing = [daemon for daemon in daemons if daemon.uid not in served]
     planned = expected.nominated(record.name) + (expected.planned(claim.name) if claim is not None else [])
     return Node(

@@ -21,9 +21,14 @@ def purchases(state: ClusterState) -> list[BoughtOffering]:
     return bought
 
 
+def launched_as(claim: ClaimRecord) -> BoughtOffering:
+    """What a NodeClaim with an instance was bought as."""
+    return _sold_as(claim.pool, claim, claim.launch_price or 0.0)
+
+
 def _of_claim(claim: ClaimRecord) -> BoughtOffering:
     if claim.provider_id:
-        return _sold_as(claim.pool, claim, claim.launch_price or 0.0)
+        return launched_as(claim)
     largest = largest_capacity(claim.annotations)
     return BoughtOffering(claim.pool, at_most=largest.get(HOURLY_COST) or largest.get(TOTAL_HOURLY_COST, 0))
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from tenon.apis.noderepairpolicy import BUILT_IN
+from tenon.apis.reasons import Reason
 from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.commands.pod_mark import pod_mark
 from tenon.disruption.decision import Command
@@ -70,6 +71,8 @@ def to_message(
         for candidate in command.candidates
         for detail in (own_details.get(candidate.node.claim),)
     ]
+    # An unhealthy node must leave although a Deployment cannot start its new pod first.
+    waits_for_surge = command.reason is not Reason.UNHEALTHY
     return DisruptionCommand(
         id=ident or new_command_id(command),
         reason=command.reason,
@@ -82,7 +85,7 @@ def to_message(
         predicted=round(command.expected, 6),
         pods=sum(len(detail.pods) for detail in own_details.values()),
         existing_nodes=sum(map(bool, command.destinations.values())),
-        surge=sorted({pod_key for detail in own_details.values() for pod_key in detail.surges}),
+        surge=sorted({key for detail in own_details.values() for key in detail.surges}) if waits_for_surge else [],
         explanation=list(command.explanation),
         arrivals={claim: dict(times) for claim, times in (arrivals or {}).items()},
         arriving_workloads={claim: dict(pods) for claim, pods in (arriving_workloads or {}).items()},

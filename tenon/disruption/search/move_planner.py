@@ -12,10 +12,11 @@ from tenon.disruption.search.consolidation_price import PriceRule
 from tenon.disruption.search.moves import Move, independent_parts, joined
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete, serves
 from tenon.kube.pod import Pod
+from tenon.resources import Resources
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
 from tenon.scheduling.goals import follow_goals
-from tenon.scheduling.model import Plan, PlannedClaim
+from tenon.scheduling.model import Plan, PlannedClaim, Pool
 from tenon.scheduling.reservations import reservation_of, with_places_taken
 
 
@@ -104,12 +105,22 @@ class Planner:
         if not is_complete(plan) or len(plan.claims) != 1:
             return None
         (larger_claim,) = plan.claims
-        return larger_claim if reservation_of(larger_claim) in {"", reservation_of(planned)} else None
+        if reservation_of(larger_claim) not in {"", reservation_of(planned)}:
+            return None
+        limited = _largest(larger_claim, pools, planned.largest.keys() - larger_claim.largest.keys())
+        return replace(larger_claim, largest={**larger_claim.largest, **limited})
 
     def accept(self, moves: Sequence[Move]) -> None:
         """Change the cluster as the moves say."""
         if moves:
             self.rescheduler.accept([claim for move in moves for claim in move.claims], joined([m.plan for m in moves]))
+
+
+def _largest(claim: PlannedClaim, pools: Iterable[Pool], names: Iterable[str]) -> Resources:
+    """Return the most that any type of the claim has of each of these resources."""
+    names_of_types = set(claim.instance_types)
+    types = [kind for pool in pools for kind in pool.instance_types if kind.name in names_of_types]
+    return {name: max(kind.capacity.get(name, 0) for kind in types) for name in names}
 
 
 def has_rules(plan: Plan) -> bool:

@@ -34,11 +34,21 @@ def cheapest_refused(
     if request.capacity_type == labels.RESERVED:
         return None
     without = UnavailableOfferings(refused_offering.key for refused_offering in refused)
-    tried = [row for template in request.templates for row in template.overrides]
+    tried, price = _rows(request), requested_price(request, instance)
     group = request.placement_group
     rows = [row for row in tried if _is_refused(without, request.capacity_type, row.instance_type, row.zone, group)]
     left_out = [request.left_out] if request.left_out is not None else []
-    return _cheapest(row for row in (*rows, *left_out) if row.price < instance.price)
+    return _cheapest(row for row in (*rows, *left_out) if row.price < price)
+
+
+def requested_price(request: LaunchRequest, instance: Instance) -> float:
+    """Return the instance's price as its request has it, which is comparable with those of other offerings.
+
+    With NodeOverlays it is not what EC2 charges.
+    """
+    offering = (instance.instance_type, instance.zone)
+    prices = (row.price for row in _rows(request) if (row.instance_type, row.zone) == offering)
+    return next(prices, instance.price)
 
 
 def cheapest_left_out(
@@ -69,6 +79,10 @@ def cheapest_left_out(
         if offering.capacity_type == capacity_type
         and _is_refused(refused, capacity_type, choice.type.name, offering.zone, placement_group)
     )
+
+
+def _rows(request: LaunchRequest) -> list[FleetOverride]:
+    return [row for template in request.templates for row in template.overrides]
 
 
 def _is_refused(

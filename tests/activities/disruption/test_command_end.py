@@ -13,14 +13,14 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
 from activities.disruption.command_end import MAX_ATTEMPTS, OFFERS, CommandEnd
-from activities.kubernetes.resources import NODECLAIMS, PODS
+from activities.kubernetes.resources import NODECLAIMS, NODES, PODS
 from tenon.apis.reasons import Reason
 from tenon.messages.command_steps import FinishInput
 from tenon.messages.node import Disrupt, DisruptAnswer
 from tenon.node.ids import nodeclaim_id
 from tenon.node.leave_text import recorded
 from tests.activities.disruption.command_setting import ID, annotations_of, command, given, replacement, steps
-from tests.activities.node.world import DISRUPTED, FINALIZER, REF, World, live
+from tests.activities.node.world import DISRUPTED, FINALIZER, REF, World, condition, live, node, pod
 
 
 async def test_undoing_leaves_a_nodeclaim_that_belongs_to_another_command_by_now() -> None:
@@ -62,6 +62,22 @@ def put_ready_replacement(world: World) -> dict[str, Any]:
 def metadata_of_replacement(world: World) -> dict[str, Any]:
     metadata: dict[str, Any] = world.kube.objects[("nodeclaims", "", "web-new")]["metadata"]
     return metadata
+
+
+def put_uninitialized_replacement(world: World, *pods: dict[str, Any]) -> None:
+    """A replacement whose Node has joined and is not ready, with these pods."""
+    provider_id = "aws:///us-west-2a/i-2"
+    status = {
+        "providerID": provider_id,
+        "nodeName": "node-2",
+        "conditions": [condition("Launched"), condition("Registered"), condition("Initialized", "False")],
+    }
+    world.kube.add(NODECLAIMS, replacement() | {"status": status})
+    joined = node()
+    joined["metadata"]["name"] = "node-2"
+    joined["spec"]["providerID"] = provider_id
+    world.kube.add(NODES, joined)
+    world.put_pods(*pods)
 
 
 async def finish(world: World, *, stay: bool, undo: bool, attempt: int = 1, client: Replacements | None = None) -> None:
@@ -163,6 +179,29 @@ async def test_undoing_gives_a_replacement_its_finalizer_back_before_it_deletes_
     new = world.kube.objects[("nodeclaims", "", "web-new")]["metadata"]
     assert new["finalizers"] == [FINALIZER]
     assert new["deletionTimestamp"]
+
+
+async def test_dis_65_undoing_deletes_a_replacement_that_did_not_initialize_in_time() -> None:
+    """Its workflow would refuse to leave, and it would cost money until the timeout of its initialization."""
+    world = World().put_live()
+    put_uninitialized_replacement(world, pod("kube-proxy-1", owner="DaemonSet", on="node-2"), pod("web-1"))
+    temporal = Replacements(DisruptAnswer(accepted=False, why="not live yet: initializing"))
+    await finish(world, stay=True, undo=True, client=temporal)
+    new = metadata_of_replacement(world)
+    assert new["deletionTimestamp"]
+    (why,) = recorded(new["annotations"])
+    assert (why.reason, why.actor) == ("unused_replacement", f"command {ID}")
+    assert temporal.requests == []
+
+
+async def test_dis_65_undoing_does_not_delete_an_uninitialized_replacement_that_pods_use() -> None:
+    world = World().put_live()
+    put_uninitialized_replacement(world, pod("web-1", on="node-2"))
+    temporal = Replacements(DisruptAnswer(accepted=False, why="not live yet: initializing"))
+    await finish(world, stay=True, undo=True, attempt=OFFERS, client=temporal)
+    new = metadata_of_replacement(world)
+    assert "deletionTimestamp" not in new
+    assert "tenon.sh/replacement-for" not in new["annotations"]
 
 
 async def test_undoing_asks_a_replacement_that_has_its_node_to_leave_if_it_is_empty() -> None:

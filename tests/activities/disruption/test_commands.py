@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ import pytest
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.testing import ActivityEnvironment
 
-from activities.kubernetes.errors import ApiError, ConflictError
+from activities.kubernetes.errors import ApiError, ConflictError, ForbiddenError
 from activities.kubernetes.resources import DEPLOYMENTS, NODECLAIMS, PDBS
 from activities.node.cordon import withdraw
 from tenon.disruption.history.arrivals import Arrival, read_arrivals
@@ -280,6 +281,42 @@ async def test_wsh16_a_deployment_that_starts_no_new_pod_in_time_fails_the_comma
     rollout = Rollout(World().put_live(), works=False)
     assert await rollout.start() == "Deployment default/web has not replaced its pods in time"
     assert rollout.world.clock.instant == START + timedelta(minutes=10)
+
+
+def _raise(error: ApiError) -> None:
+    raise error
+
+
+async def start_new_pods(world: World) -> str:
+    """Try the step once. Return why it failed."""
+    replacements_input = ReplacementsInput(
+        cluster=REF.cluster, command=command(surge=["default/web"]), until=START + timedelta(minutes=10)
+    )
+    return (await ActivityEnvironment().run(steps(world).start_new_pods_first, replacements_input)).failure
+
+
+REFUSED = ForbiddenError(403, "Forbidden", 'admission webhook "validate.example.com" denied the request: no limits')
+UNAVAILABLE = ApiError(500, "InternalError", 'failed calling webhook "validate.example.com"')
+CONFLICT = ConflictError(409, "Conflict", "the object has been modified")
+
+
+async def test_wsh16_a_restart_that_the_api_server_refuses_fails_the_command() -> None:
+    """The step has no other end: each attempt would be refused, and a cancellation waits for it."""
+    world = World().put_live()
+    Rollout(world)
+    world.kube.before_patch.append(partial(_raise, REFUSED))
+    assert await start_new_pods(world) == f"new pods could not be started first: {REFUSED.message}"
+
+
+@pytest.mark.parametrize("error", [UNAVAILABLE, CONFLICT])
+async def test_wsh16_a_restart_that_may_succeed_later_is_retried_until_its_time_is_over(error: ApiError) -> None:
+    world = World().put_live()
+    Rollout(world)
+    world.kube.before_patch.extend(2 * [partial(_raise, error)])
+    with pytest.raises(type(error)):
+        await start_new_pods(world)
+    await world.clock.sleep(600)
+    assert await start_new_pods(world) == f"new pods could not be started first: {error.message}"
 
 
 async def test_the_nodes_workflow_does_not_take_the_taint_of_an_open_command() -> None:

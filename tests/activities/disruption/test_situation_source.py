@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from activities.disruption.disrupting import Disruptor
+from tenon.apis import labels
 from tenon.apis.reasons import Reason
+from tenon.apis.warm import STATES
 from tenon.disruption.cluster_model import ClusterModel
 from tenon.disruption.commands.command_messages import to_message
 from tenon.disruption.decision import Proposal
 from tenon.disruption.nodes import ManagedNode
 from tenon.disruption.rules.pool_budgets import PoolBudgets
 from tenon.disruption.search.pods_elsewhere import pods_elsewhere
+from tenon.disruption.search.rescheduling import Rescheduler
 from tenon.disruption.situation import Situation
 from tenon.ec2.refusals.backoff import Backoff
 from tenon.kube.offerings import OfferingKey
+from tenon.kube.taints import Toleration
 from tenon.messages.disruption import (
     AwaitDisruptionInput,
     OpenCommand,
     PoolSavings,
 )
 from tenon.node.launch_breaker import refused
+from tenon.resources import parse_resources
+from tenon.scheduling.model import Node
 from tests.activities.disruption.move_setting import Scripted, Setting, command, scripted
 from tests.activities.provisioning.fake_view import START
-from tests.tenon.scheduling.builders import CATALOG
+from tests.tenon.scheduling.builders import CATALOG, pod
 
 
 async def test_dis62_a_pass_leaves_nodes_that_an_open_command_moves_pods_to() -> None:
@@ -88,6 +96,25 @@ async def test_a_pass_knows_what_ec2_refuses() -> None:
     (pool,) = (await model(at)).problem.pools
     assert {kind.name for kind in pool.instance_types} == {kind.name for kind in CATALOG[1:]}, "only the refused type"
     assert pool.limits != {"nodes": 0}
+
+
+@pytest.mark.parametrize("state", STATES)
+async def test_no_move_counts_on_the_room_of_a_warm_node(state: str) -> None:
+    """A pod that tolerates every taint, and would wait there for a start that no plan asks for."""
+    at = Setting("a", "n")
+    room = parse_resources({"cpu": "4", "memory": "8Gi", "pods": 10})
+    tolerant = replace(pod("p", cpu="1"), tolerations=(Toleration(operator="Exists"),))
+    at.view.existing = [Node(name, {labels.HOSTNAME: name}, (), room, {}) for name in ("a", "n")]
+    at.view.details["a"] = replace(at.view.details["a"], pods=(tolerant,))
+
+    async def hosts() -> list[str]:
+        situation, _ = await at.situations.with_model(at.view.managed, {}, asyncio.to_thread)
+        assert situation.model is not None
+        return [*Rescheduler(situation.model).simulate(["a"], buys=False).placements]
+
+    assert await hosts() == ["n"]
+    at.view.warm = {"n": state}
+    assert await hosts() == []
 
 
 async def test_wsh01_a_pass_knows_which_pools_the_workflow_says_are_slowed_down() -> None:

@@ -73,6 +73,7 @@ class FakeView(FreshChecks):
         self.managed: list[ManagedNode] = []
         self.alone: list[ManagedNode] = []
         self.details: dict[str, NodeDetail] = {}
+        self.warm: dict[str, str] = {}
         self.usage: Resources = {}
         self.bought: list[BoughtOffering] = []
         self.spaces: dict[str, dict[str, str]] = {"default": {}}
@@ -228,7 +229,7 @@ class FakeView(FreshChecks):
         return f"uid-of-{name}" if name and name in nodes else ""
 
     def warm_nodes(self) -> Mapping[str, str]:
-        return {}
+        return self.warm
 
     def warm_claim(self, node_name: str) -> ClaimRecord | None:
         return None

@@ -16,11 +16,20 @@ from tenon.disruption.freezes.freeze import Freeze
 from tenon.disruption.situation import Situation
 from tenon.disruption.validation import Validation, changed_pool, validated, validated_empty
 from tenon.evolve import evolve
+from tenon.messages.base import REBOOT
 from tenon.messages.disruption import DisruptionCommand, Replacement
 from tenon.rollout.versions import PoolPhase, PoolRollout
 from tests.activities.provisioning.fake_view import node_pool
 from tests.tenon.disruption.approval_setting import SMALL, decided, drifted_cluster, nodes_of
-from tests.tenon.disruption.clusters import Cluster, NodeSpec, PodSpec, PoolSpec, situation
+from tests.tenon.disruption.clusters import (
+    Cluster,
+    NodeSpec,
+    PodSpec,
+    PolicySpec,
+    PoolSpec,
+    RepairSpec,
+    situation,
+)
 
 
 def test_an_approved_command_takes_its_budget_and_current_replacements() -> None:
@@ -59,6 +68,36 @@ def test_an_approved_command_for_empty_nodes_takes_those_that_are_still_empty() 
     assert (validation.is_full, claims) == (True, [])
     without_nodes = validated_empty(message, replace(state, nodes=[]))
     assert without_nodes[0].why == "none of its nodes is empty any more, or something else keeps them"
+
+
+def test_an_approved_command_of_a_static_nodepool_waits_for_room_for_its_replacement() -> None:
+    """It was decided while there was room, and the same room was there for each command that awaited approval."""
+    pool = {"replicas": 2, "limits": {"nodes": "3"}, "budgets": [{"nodes": "100%"}]}
+    state = drifted_cluster(2, approve="Drifted", **pool)
+    command = decided(state).commands[0]
+    assert state.model is not None
+    message = to_message(command, details=state.model.details)
+    assert message.approval is not None
+    assert validated(message, state) == Validation()
+    (other,) = {node.claim for node in state.nodes} - set(nodes_of(command))
+    waiting = Validation("limits.nodes leaves no room until other replacements are done", is_full=True)
+    assert validated(message, replace(state, under_command=frozenset({other}))) == waiting
+    at_limit = drifted_cluster(2, approve="Drifted", **pool | {"limits": {"nodes": "2"}})
+    assert validated(message, at_limit).is_full
+
+
+def test_an_approved_reboot_in_a_static_nodepool_needs_no_room() -> None:
+    pool = PoolSpec(replicas=1, limits={"nodes": "1"}, approve="Unhealthy", budgets=[{"nodes": "100%"}])
+    node = NodeSpec(type="m5.large", conditions={"Ready": ("False", "2h", "KubeletNotReady")})
+    policy = PolicySpec(condition="Ready", after="30m", reboots=True)
+    state = situation(
+        Cluster(pools={"default": pool}, nodes={"n0": node}, repair=RepairSpec(pools={"default": [policy]}))
+    )
+    (command,) = decided(state).commands
+    assert state.model is not None
+    message = to_message(command, details=state.model.details)
+    assert (message.decision, message.approval is not None) == (REBOOT, True)
+    assert validated(message, state) == Validation()
 
 
 def underutilized(price: float, least_saving: str | None = None, pod: PodSpec = SMALL) -> Situation:

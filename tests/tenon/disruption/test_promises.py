@@ -20,6 +20,7 @@ from tenon.disruption.search.move_planner import MoveTerms, Planner
 from tenon.disruption.situation import Situation
 from tenon.scheduling.deadline import never
 from tenon.scheduling.model import InstanceType, Offering, Plan, Pool
+from tenon.scheduling.offerings.hourly_cost import TOTAL_HOURLY_COST
 from tenon.scheduling.reservations import reservation_of
 from tests.tenon.disruption.clusters import Cluster, NodeSpec, PodSpec, PoolSpec, findings, situation
 
@@ -117,6 +118,24 @@ def test_sch094_a_new_node_that_gets_more_pods_takes_no_place_of_another_move() 
     assert reservation_of(reserved) == "cr-1"
     assert larger is not None
     assert reservation_of(larger) == "cr-1", "its own place"
+
+
+def test_a_new_node_that_gets_more_pods_says_the_most_that_its_types_have_of_what_is_limited() -> None:
+    """Its NodeClaim counts at that until it has an instance, also where a limit is on costs or GPUs."""
+    pools = {"default": PoolSpec(limits={"cpu": "1k", "nvidia.com/gpu": "8"})}
+    nodes = of_type(2, type="m5.4xlarge", pods=[PodSpec(cpu="3", memory="6Gi")])
+    value = situation(Cluster(pools=pools, nodes=nodes, max_hourly_cost=100))
+    assert value.model is not None
+    planner = Planner(value.model, _terms(value))
+    (bought,) = planner.rescheduler.simulate(["n0"], closed={"n1"}).claims
+    larger = planner.larger(bought, value.model.details["n1"].pods)
+    assert larger is not None
+    assert set(larger.largest) == set(bought.largest) == {"cpu", "memory", "nvidia.com/gpu", TOTAL_HOURLY_COST}
+    (pool,) = value.model.problem.pools
+    dearest = max(
+        kind.capacity[TOTAL_HOURLY_COST] for kind in pool.instance_types if kind.name in larger.instance_types
+    )
+    assert larger.largest[TOTAL_HOURLY_COST] == dearest > 0
 
 
 def _terms(situation: Situation) -> MoveTerms:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from tenon.disruption.commands.command_messages import to_message
 from tenon.disruption.commands.surging import (
     deployment_key,
     is_replacing_pods,
@@ -16,10 +18,13 @@ from tenon.disruption.commands.surging import (
     restart,
     why_cannot_surge,
 )
+from tenon.disruption.deciding import decide
+from tenon.disruption.methods.drift import Drift
+from tenon.disruption.methods.repair import Repair
 from tenon.disruption.rules.held_pods import why_held
 from tenon.kube.pod_decode import decode_pod
 from tenon.kube.pod_disruption_budgets import decode_pdb
-from tests.tenon.disruption.clusters import NOW
+from tests.tenon.disruption.clusters import NOW, Cluster, NodeSpec, PodSpec, RepairSpec, situation
 
 RATIO = {"maxSurge": "25%", "maxUnavailable": "25%"}
 
@@ -134,3 +139,23 @@ def test_wsh16_a_rollout_is_over_when_new_pods_serve_and_no_old_one_is_left(
 ) -> None:
     value = {**deployment(), "status": {**DONE, **changed}}
     assert (is_replacing_pods(value), is_rolled_out(value)) == (replaces, done)
+
+
+@pytest.mark.parametrize(
+    ("method", "fault", "surge"),
+    [
+        (Drift(), {"drifted": "AMIDrift"}, ["shop/db"]),
+        (Repair(), {"conditions": {"Ready": ["False", "2h", "KubeletNotReady"]}}, []),
+    ],
+    ids=["drift", "repair"],
+)
+def test_n15_131_no_deployment_holds_up_a_repair(
+    method: Drift | Repair, fault: dict[str, object], surge: list[str]
+) -> None:
+    """Otherwise one that cannot start its new pod first would keep an unhealthy node for good."""
+    node = NodeSpec.model_validate({"type": "m5.large", "pods": [PodSpec()], **fault})
+    state = situation(Cluster(nodes={"sick": node}, repair=RepairSpec()))
+    assert state.model is not None
+    details = {name: replace(detail, surges=("shop/db",)) for name, detail in state.model.details.items()}
+    (command,) = decide(replace(state, model=replace(state.model, details=details)), [method]).commands
+    assert to_message(command, details=details).surge == surge

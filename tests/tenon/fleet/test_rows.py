@@ -156,6 +156,21 @@ def test_a_spot_node_costs_what_it_cost_at_launch_if_there_are_no_spot_prices() 
     assert node_row(broken, node, [], None, list_prices, NOW).price == 0.1
 
 
+def test_a_dedicated_node_costs_what_it_cost_at_launch() -> None:
+    """The prices are those of shared instances. Spot capacity has one price."""
+    at_launch = {labels.LAUNCH_PRICE: "0.106"}
+
+    def price(capacity: str, tenancy: str, annotations: dict[str, str] = at_launch) -> float | None:
+        marked = {**node_labels(capacity=capacity), labels.TENANCY: tenancy}
+        claim = a_claim(meta={"labels": marked, "annotations": annotations})
+        return row(claim, a_node(meta={"labels": marked})).price
+
+    assert price("on-demand", labels.DEDICATED) == 0.106
+    assert price("on-demand", labels.DEFAULT_TENANCY) == 0.1
+    assert price("spot", labels.DEDICATED) == 0.03
+    assert price("on-demand", labels.DEDICATED, {}) == 0.1, "better than none"
+
+
 def test_an_operator_who_keeps_a_node_postpones_its_expiry() -> None:
     later = NOW + timedelta(hours=2)
     kept_meta = {"annotations": {labels.KEEP_UNTIL: format_instant(later)}}

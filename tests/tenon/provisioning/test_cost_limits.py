@@ -176,6 +176,7 @@ def test_a_node_whose_type_is_not_sold_any_more_counts_at_its_launch_price() -> 
         (BoughtOffering("default", "m5.large", "another-zone", labels.SPOT), 40_000),
         (BoughtOffering("adopted", "m5.large", "us-west-2a", labels.ON_DEMAND, launch_price=0.3), 300_000),
         (BoughtOffering("adopted", "m5.large", "us-west-2a", labels.RESERVED), 0),
+        (BoughtOffering("adopted", "m5.large", "us-west-2a", labels.RESERVED, launch_price=0.1), 0),
         (BoughtOffering("adopted", "m1.large", "us-west-2a", labels.ON_DEMAND), 0),
     ],
 )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from tenon.apis.warm import FILLING, MAX_WARM, STARTING, STATES, STOPPED, read_w
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
-from tenon.kube.taints import Taint
+from tenon.kube.taints import Taint, Toleration
 from tenon.kube.timestamps import format_instant
 from tenon.messages.explanation import Explanation
 from tenon.provisioning.claims import warm_claim_body
@@ -40,7 +41,7 @@ from tenon.provisioning.warm_nodes import (
 from tenon.resources import parse_resources
 from tenon.scheduling.empty_node import NoEmptyNodeError
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import Node, Pool, Problem
+from tenon.scheduling.model import Node, Offering, Pool, Problem
 from tests.activities.provisioning.fake_view import node_pool
 from tests.tenon.scheduling.builders import CATALOG, pod
 
@@ -218,13 +219,14 @@ PRICES = {"a": "m5.4xlarge", "b": "m5.xlarge", "c": "m5.2xlarge"}
 """The types of three stopped nodes, which all have four CPU here: only their prices differ."""
 
 
+def labels_of(name: str, instance_type: str) -> dict[str, str]:
+    offering = {labels.ZONE: "us-west-2a", labels.CAPACITY_TYPE: labels.ON_DEMAND, labels.INSTANCE_TYPE: instance_type}
+    return {labels.HOSTNAME: name, labels.NODEPOOL: "warm", **offering}
+
+
 def priced(*pods: Pod, types: Mapping[str, str] = PRICES, **room: Node) -> list[str]:
     """Which of these stopped nodes of a NodePool start for the pods."""
-    offered = {labels.ZONE: "us-west-2a", labels.CAPACITY_TYPE: labels.ON_DEMAND, labels.NODEPOOL: "warm"}
-    nodes = [
-        replace(room.get(name, off(name)), labels={labels.HOSTNAME: name, labels.INSTANCE_TYPE: kind, **offered})
-        for name, kind in types.items()
-    ]
+    nodes = [replace(room.get(name, off(name)), labels=labels_of(name, kind)) for name, kind in types.items()]
     pools = [Pool("warm", Requirements.of(), CATALOG)]
     return starts(Problem(pods=pods, pools=pools, nodes=nodes), dict.fromkeys(types, STOPPED))
 
@@ -244,6 +246,41 @@ def test_a_node_that_starts_for_a_large_pod_takes_small_ones_before_a_cheaper_no
 def test_a_stopped_node_whose_price_is_not_known_starts_last() -> None:
     assert priced(pod("p", cpu="1"), types={"a": "m9.unknown", "b": "m5.4xlarge"}) == ["b"]
     assert priced(pod("p", cpu="1"), types={"a": "m9.unknown"}) == ["a"]
+
+
+@pytest.mark.parametrize("tolerations", [(), (Toleration(operator="Exists"),)], ids=["usual", "tolerates-all"])
+def test_act15_no_stopped_node_starts_in_a_zone_without_offerings_of_its_type(
+    tolerations: tuple[Toleration, ...],
+) -> None:
+    """A zonal shift takes the offerings of its zone away. An offering that EC2 refused stays, marked as unavailable."""
+
+    def takes_the_pod(state: str, offered: Callable[[Offering], Sequence[Offering]]) -> bool:
+        types = [replace(kind, offerings=tuple(chain(*map(offered, kind.offerings)))) for kind in CATALOG]
+        pools = [Pool("warm", Requirements.of(), types, limits={"nodes": 0})]
+        waiting_pod = replace(pod("p", cpu="1"), tolerations=tolerations)
+        problem = Problem(
+            pods=[waiting_pod], pools=pools, nodes=[replace(off("a"), labels=labels_of("a", "m5.xlarge"))]
+        )
+        return bool(solve(with_warm_nodes(problem, {"a": state})).placements)
+
+    def elsewhere(offering: Offering) -> Sequence[Offering]:
+        return [offering] if offering.zone != "us-west-2a" else []
+
+    def refused(offering: Offering) -> Sequence[Offering]:
+        return [replace(offering, available=False)]
+
+    assert not takes_the_pod(STOPPED, elsewhere)
+    assert takes_the_pod(STARTING, elsewhere), "its instance was started before the shift"
+    assert takes_the_pod(STOPPED, refused)
+
+
+@pytest.mark.parametrize("state", [STOPPED, STARTING])
+def test_a_silent_kubelet_keeps_no_pods_off_a_node_that_was_stopped(state: str) -> None:
+    """Kubernetes adds this taint about a minute after the stop. Pods of floors and buffers do not tolerate it."""
+    unreachable = [Taint("node.kubernetes.io/unreachable", effect) for effect in ("NoSchedule", "NoExecute")]
+    problem = Problem(pods=[pod("p", cpu="1")], pools=(), nodes=[existing("a", WARM_TAINT, *unreachable)])
+    assert [*solve(with_warm_nodes(problem, {"a": state})).placements] == ["a"]
+    assert not solve(with_warm_nodes(problem, {})).placements
 
 
 def test_a_running_node_and_one_that_is_launched_take_pods_before_a_stopped_one_starts() -> None:

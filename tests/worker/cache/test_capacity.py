@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tenon.apis import labels
 from tenon.kube.limit_ranges import decode_limit_range
 from tenon.kube.records import PodRecord, ValueRecord
 from tenon.kube.taints import Taint
@@ -233,6 +234,26 @@ def test_daemons_that_still_come_are_reserved_never_less_than_none_sch_082() -> 
     assert used(nodes=[node()], pods=[running("log", "n", cpu="5", meta=owned)]) == {"cpu": 5100, "pods": 2}
     taints = [{"key": "team", "effect": "NoExecute"}]
     assert used(nodes=[node(taints=taints)]) == {}
+
+
+@pytest.mark.parametrize(("warm", "cpu"), [("filling", 0), ("stopped", 100), ("starting", 100)])
+def test_sch082_a_warm_node_keeps_room_for_daemons_that_come_when_it_starts(warm: str, cpu: int) -> None:
+    """Plans fill it for that time, so without this room a pod or a DaemonSet pod would have no place there."""
+    taints = [
+        {"key": labels.WARM, "effect": "NoSchedule"},
+        {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"},
+        {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"},
+        {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"},
+        {"key": "team", "effect": "NoSchedule"},
+    ]
+    team = [{"key": "team", "operator": "Exists"}]
+    result = state(
+        nodes=[node(meta=INITIALIZED, taints=taints)],
+        claims=[claim(meta={"annotations": {labels.WARM: warm}}, initialized="2026-01-01T00:00:00Z")],
+        daemonsets=[daemonset("log", tolerations=team), daemonset("of-other-nodes")],
+    )
+    assert only(result).used.get("cpu", 0) == cpu
+    assert len(only(result).taints) == 5, "they still keep pods away"
 
 
 def test_daemon_requests_come_from_a_live_pod_sch_081() -> None:

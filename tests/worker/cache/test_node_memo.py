@@ -241,6 +241,20 @@ def says(host: str, label: str) -> Change:
     return of(lambda state: state.claims, f"c-{host}", lambda: claim(f"c-{host}", node_name=host, meta=meta))
 
 
+def warm(annotation: str) -> Change:
+    """The state of a warm node, which its taint keeps DaemonSet pods away from."""
+    meta = {"annotations": {labels.WARM: annotation}, "labels": {labels.NODEPOOL: "pool", **SOLD}}
+    return of(lambda state: state.claims, "c-n0", lambda: claim("c-n0", node_name="n0", meta=meta, initialized=SINCE))
+
+
+def with_warm_taint(state: ClusterState) -> None:
+    state.daemonsets.on_event("kube-system/ds", daemonset())
+    meta = {"labels": {**SOLD, labels.INITIALIZED: "true"}}
+    taints = [{"key": labels.WARM, "effect": "NoSchedule"}]
+    state.nodes.on_event("n0", node("n0", meta=meta, taints=taints))
+    warm("filling")(state)
+
+
 def spread_by(app: str) -> Change:
     return of(lambda state: state.spreading.services, "ns/s", lambda: service({"app": app}))
 
@@ -287,6 +301,7 @@ def nothing(state: ClusterState) -> None:
         pytest.param(
             with_volume, of(lambda state: state.csi.nodes, "n1", lambda: csi_node("n1", ebs=6)), id="the-CSINode"
         ),
+        pytest.param(with_warm_taint, warm("stopped"), id="the-state-of-a-warm-node"),
         pytest.param(nothing, spread_by("web"), id="a-Service"),
         pytest.param(nothing, of(lambda state: state.daemonsets, "kube-system/ds", daemonset), id="a-DaemonSet"),
     ],

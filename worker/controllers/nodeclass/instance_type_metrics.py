@@ -29,20 +29,24 @@ from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.offerings import instance_types_by_pool
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
+from tenon.apis.warm import STOPPED
 from tenon.ec2.refusals.unavailable import reason_of
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
+from tenon.provisioning.cost_limits import PoolOfferingPrices
+from tenon.provisioning.overlays import PoolTypes
 from tenon.provisioning.readiness import usable_pools
+from tenon.provisioning.static_capacity import usable_static_pools
 from tenon.scheduling.model import InstanceType
 from worker.cache.changes import Change
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
+from worker.cache.purchases import launched_as
 from worker.controllers.base import Controller
 from worker.controllers.gauge_file import GaugeFile
 from worker.controllers.nodepool.prices import PoolPrices
 
 CPU, MEMORY = f"{labels.AWS_GROUP}/instance-cpu", f"{labels.AWS_GROUP}/instance-memory"
-OFFERING = (labels.INSTANCE_TYPE, labels.CAPACITY_TYPE, labels.ZONE)
 MIB = 1024 * 1024
 SOON = 5.0
 
@@ -71,15 +75,16 @@ def measured(lists: Iterable[Sequence[InstanceType]]) -> dict[TextGauge, Series]
     return {TYPE_CPU_CORES: cores, TYPE_MEMORY_BYTES: memory, OFFERING_AVAILABLE: available, OFFERING_PRICE: prices}
 
 
-def priced(claims: Iterable[ClaimRecord], prices: Series) -> Series:
-    """The price of an hour of the launched claims by NodePool and capacity type. Unknown prices count as nothing."""
+def priced(claims: Iterable[ClaimRecord], prices: PoolOfferingPrices) -> Series:
+    """The price of an hour of the instances that run, by NodePool and capacity type, as limits on costs count them."""
     sums: dict[tuple[str, ...], float] = {}
     for claim in claims:
-        if not claim.provider_id:
+        if not claim.provider_id or claim.warm == STOPPED:
             continue
-        instance_type, capacity_type, zone = (claim.labels.get(label, "") for label in OFFERING)
-        key = (claim.pool, capacity_type)
-        sums[key] = sums.get(key, 0.0) + prices.get((instance_type, capacity_type, zone), 0.0)
+        bought = launched_as(claim)
+        key = (bought.pool, bought.capacity_type)
+        price = prices.of_node(bought)
+        sums[key] = sums.get(key, 0.0) + (price if isfinite(price) else 0.0)
     return {key: round(price, 6) for key, price in sums.items()}
 
 
@@ -99,7 +104,7 @@ def text_of(gauges: Mapping[TextGauge, Series]) -> str:
 
 
 class InstanceTypeMetricsController(Controller):
-    """Writes the gauges of the types of all EC2NodeClasses that usable NodePools name. Removes them at its end."""
+    """Writes the gauges of the types of all EC2NodeClasses whose NodePools get new nodes. Removes them at its end."""
 
     name = "instancetypemetrics"
     topics = ()
@@ -136,27 +141,28 @@ class InstanceTypeMetricsController(Controller):
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
         """Write the gauges if they changed. Look again soon while no NodePool is usable, as in a new cluster."""
-        pools = usable_pools(self._view.node_pools(), self._view.node_class, self._view)
+        pools = [
+            pool
+            for usable in (usable_pools, usable_static_pools)
+            for pool in usable(self._view.node_pools(), self._view.node_class, self._view)
+        ]
         failure: EC2Error | None = None
         try:
             pools_with_types = await self._types_by_pool(pools)
         except EC2Error as error:
             failure, pools_with_types = error, await self._types_where_readable(pools)
-        lists = list({id(types): types for _, types in pools_with_types}.values())
-        costs = await asyncio.to_thread(self._write, lists, list(self._cache.claims))
+        costs = await asyncio.to_thread(self._write, pools_with_types, list(self._cache.claims))
         if failure is not None:
             raise failure
         self._prices.update({pool: price for (pool,), price in costs.items()})
         return None if pools else SOON
 
-    async def _types_by_pool(self, pools: Sequence[NodePool]) -> Sequence[tuple[NodePool, Sequence[InstanceType]]]:
+    async def _types_by_pool(self, pools: Sequence[NodePool]) -> PoolTypes:
         return (
             await instance_types_by_pool(self._view, self._types, pools, self._refusals.unavailable())
         ).pools_with_types
 
-    async def _types_where_readable(
-        self, pools: Sequence[NodePool]
-    ) -> Sequence[tuple[NodePool, Sequence[InstanceType]]]:
+    async def _types_where_readable(self, pools: Sequence[NodePool]) -> PoolTypes:
         """What the NodePools sell whose types can be read: one class that cannot must not hide the others (N15-052)."""
         pools_with_types: list[tuple[NodePool, Sequence[InstanceType]]] = []
         for pool in pools:
@@ -164,11 +170,11 @@ class InstanceTypeMetricsController(Controller):
                 pools_with_types += await self._types_by_pool([pool])
         return pools_with_types
 
-    def _write(self, lists: Sequence[Sequence[InstanceType]], claims: Sequence[ClaimRecord]) -> Series:
+    def _write(self, pools_with_types: PoolTypes, claims: Sequence[ClaimRecord]) -> Series:
         """Write the gauges, and return the price of each NodePool's instances."""
-        gauges = measured(lists)
+        gauges = measured({id(types): types for _, types in pools_with_types}.values())
         gauges[OFFERINGS_REFUSED] = refusals_counted(self._refusals.unavailable())
-        gauges[POOL_PRICE] = prices = priced(claims, gauges[OFFERING_PRICE])
+        gauges[POOL_PRICE] = prices = priced(claims, PoolOfferingPrices(pools_with_types))
         costs: dict[tuple[str, ...], float] = {}
         for (pool, _), price in prices.items():
             costs[pool,] = round(costs.get((pool,), 0.0) + price, 6)

@@ -32,6 +32,7 @@ from tenon.apis.capacitybuffer import ACTIVE_CAPACITY, CapacityBuffer, CapacityB
 from tenon.apis.conditions import transitions
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse
+from tenon.apis.warm import STARTING
 from tenon.evolve import evolve
 from tenon.kube.pod import Pod
 from tenon.kube.records import NamespacedRecord
@@ -52,6 +53,7 @@ from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import PlannedCluster, problem_of
 from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.solving import solve_with_buffers
+from tenon.provisioning.warm_nodes import with_warm_nodes
 from tenon.scheduling.model import InstanceType, Plan
 from worker.cache.buffer_pods import BufferPods
 from worker.cache.changes import Change, Topic
@@ -195,6 +197,7 @@ class CapacityBufferController(Controller):
             plan, ready, self._infeasible, cost = await asyncio.to_thread(
                 _simulated,
                 self._view.snapshot(),
+                {name: state for name, state in self._view.warm_nodes().items() if state == STARTING},
                 pods,
                 self._policy,
                 self._reserved(),
@@ -275,6 +278,7 @@ class CapacityBufferController(Controller):
 
 def _simulated(
     cluster: PlannedCluster,
+    starting: Mapping[str, str],
     pods: Sequence[Pod],
     policy: PlanPolicy,
     reserved: Mapping[str, Sequence[Pod]],
@@ -284,6 +288,7 @@ def _simulated(
     """Simulate the pods on the existing nodes.
 
     Args:
+        starting: the state of the warm nodes that start for pods. This simulation starts no others.
         refused: one pod of each buffer for which the last plan could buy no node.
         pools_with_types: what NodePools could ever launch.
 
@@ -292,7 +297,7 @@ def _simulated(
         the CPU seconds of this thread.
     """
     began = time.thread_time()
-    problem = problem_of(cluster, pods, [], policy, reserved)
+    problem = with_warm_nodes(problem_of(cluster, pods, [], policy, reserved), starting)
     isolated_plan = solve_isolated(problem, Limit(MAX_SECONDS), solve_with_buffers)
     if isolated_plan.error is not None:
         loggers.CAPACITY_BUFFER.error(

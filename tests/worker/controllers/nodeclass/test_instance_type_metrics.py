@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import timedelta
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import Metric
@@ -22,7 +23,7 @@ from activities.clock import utc_now
 from activities.ec2.errors import EC2Error
 from activities.metrics import POOL_COST, POOL_PRICE, TEXT_SUFFIX
 from activities.provisioning.launch_refusals import LaunchRefusals
-from tenon.apis import labels
+from tenon.apis import labels, warm
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.refusals.backoff import Backoff
 from tenon.ec2.types.instance_types import without
@@ -54,6 +55,7 @@ TYPES = catalog(
     entry("m5.large", 2, 7, 0.1, zones=ZONES, requirements=GIB8),
 )
 """Of 8 GiB, of which nodes get less."""
+DEDICATED_TYPES = catalog(entry("m5.large", 2, 7, 0.11, zones=ZONES, requirements=GIB8))
 MINUTE = 61.0
 
 
@@ -76,7 +78,7 @@ class SoldTypes(FakeTypes):
     ) -> Sequence[InstanceType]:
         if node_class.metadata.name in self.unreadable:
             raise EC2Error("InternalError", "no", operation="DescribeInstanceTypes")
-        return without(self.types, unavailable)
+        return without(DEDICATED_TYPES if dedicated else self.types, unavailable)
 
 
 class World:
@@ -91,12 +93,17 @@ class World:
             self.cache, view, self.types, self.refusals, folder, self.pool_prices
         )
 
-    def with_pool(self, name: str = "default") -> World:
+    def with_pool(
+        self, name: str = "default", replicas: int | None = None, requirements: Sequence[dict[str, Any]] = ()
+    ) -> World:
         """A usable NodePool exists, with a class of its name."""
         ready = {**EC2NODECLASS, "metadata": metadata(name), "status": {"conditions": [READY]}}
         self.cache.nodeclasses.on_event(name, decode_object(json.dumps(ready).encode()))
         pool = {**copy.deepcopy(NODEPOOL), "metadata": metadata(name, generation=1)}
         pool["spec"]["template"]["spec"]["nodeClassRef"]["name"] = name
+        pool["spec"]["template"]["spec"]["requirements"] += requirements
+        if replicas is not None:
+            pool["spec"]["replicas"] = replicas
         self.cache.pools.on_event(name, decode_object(json.dumps(pool).encode()))
         return self
 
@@ -106,11 +113,21 @@ class World:
             await asyncio.sleep(1)
             yield
 
-    def launched(self, name: str, offering: tuple[str, str, str], provider: str) -> None:
+    def launched(
+        self,
+        name: str,
+        offering: tuple[str, str, str],
+        provider: str,
+        pool: str = "default",
+        annotations: dict[str, str] | None = None,
+    ) -> None:
         """A NodeClaim of the NodePool; without ``provider`` it is not launched."""
         keys = (labels.INSTANCE_TYPE, labels.CAPACITY_TYPE, labels.ZONE)
-        marked = {labels.NODEPOOL: "default", **dict(zip(keys, offering, strict=True))}
-        self.cache.publish(claim(name, meta={"labels": marked}, status={"providerID": provider}))
+        meta = {
+            "labels": {labels.NODEPOOL: pool, **dict(zip(keys, offering, strict=True))},
+            "annotations": annotations or {},
+        }
+        self.cache.publish(claim(name, meta=meta, status={"providerID": provider}))
 
     def prices(self) -> dict[tuple[str, ...], float]:
         """The price of an hour by NodePool and capacity type."""
@@ -249,6 +266,56 @@ async def test_the_price_of_an_hour_of_each_pools_instances_is_served(world: Wor
     assert [(row["nodepool"], round(cost, 6)) for row, cost in costs] == [("default", 0.208)], "MET-19: of all types"
     assert prices == {("default", "spot"): pytest.approx(0.108), ("default", "on-demand"): pytest.approx(0.1)}
     assert world.pool_prices.change("default", "") == "0.2080", "and the status of the NodePool says it"
+
+
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+async def test_a_stopped_warm_node_costs_nothing(world: World) -> None:
+    for name, state in (("a", warm.STOPPED), ("b", warm.STARTING)):
+        world.launched(
+            name, ("m5.large", "on-demand", ZONES[0]), f"aws:///us-west-2a/{name}", annotations={labels.WARM: state}
+        )
+    async with world.leading():
+        assert world.prices() == {("default", "on-demand"): pytest.approx(0.1)}
+    assert world.pool_prices.of("default") == pytest.approx(0.1)
+
+
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("launch_price", "price"), [("0.07", 0.07), ("", 0.1)], ids=["at launch", "as others can buy it"]
+)
+async def test_nodes_of_a_pool_that_launches_none_now_have_a_price(
+    world: World, launch_price: str, price: float
+) -> None:
+    """Such as one that a NodeSchedule closes, or whose EC2NodeClass is not Ready."""
+    annotations = {labels.LAUNCH_PRICE: launch_price}
+    world.launched("a", ("m5.large", "on-demand", ZONES[0]), "aws:///us-west-2a/i-1", "closed", annotations)
+    async with world.leading():
+        assert world.prices() == {("closed", "on-demand"): pytest.approx(price)}
+
+
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+async def test_nodes_of_a_static_pool_have_a_price(tmp_path: Path) -> None:
+    world = World(tmp_path).with_pool(replicas=1)
+    world.launched("a", ("m5.large", "on-demand", ZONES[0]), "aws:///us-west-2a/i-1")
+    async with world.leading():
+        assert world.prices() == {("default", "on-demand"): pytest.approx(0.1)}
+
+
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+async def test_each_pool_counts_at_its_own_prices(world: World) -> None:
+    """A NodePool of dedicated instances pays more than another one for the same types."""
+    world.with_pool("dedicated", requirements=[{"key": labels.TENANCY, "operator": "In", "values": ["dedicated"]}])
+    for name in ("default", "dedicated"):
+        world.launched(name, ("m5.large", "on-demand", ZONES[0]), f"aws:///us-west-2a/{name}", name)
+    async with world.leading():
+        assert world.prices() == {
+            ("default", "on-demand"): pytest.approx(0.1),
+            ("dedicated", "on-demand"): pytest.approx(0.11),
+        }
 
 
 @pytest.mark.asyncio(loop_scope="function")

@@ -17,6 +17,7 @@ from activities.provisioning.batching import Batcher
 from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.planner import BatchPlanner
 from tenon.apis import labels
+from tenon.apis.warm import STARTING, STOPPED
 from tenon.kube.decode import decode_generation, decode_namespaced, decode_nodeclaim, decode_object
 from tenon.messages.provisioning import PlanInput
 from tenon.provisioning.planning_policy import PlanPolicy
@@ -25,7 +26,7 @@ from tests.activities.provisioning.batch_window import KARPENTERS_WINDOW
 from tests.activities.provisioning.fake_view import READY, FakeTypes, loop_clock
 from tests.tenon.apis.case import EC2NODECLASS, NODEPOOL
 from tests.worker.background import in_background
-from tests.worker.cache.objects import metadata, node, running
+from tests.worker.cache.objects import claim, metadata, node, running
 from tests.worker.fake_temporal import Cache
 from worker.cache.changes import Topic
 from worker.cache.planning_view import PlanningView
@@ -257,6 +258,21 @@ async def test_waiters_are_notified_when_a_buffer_loses_its_room() -> None:
         await hears
         await asyncio.sleep(MOMENT)
         assert len(at.batcher.undecided()) == 2
+
+
+async def test_a_buffer_keeps_its_room_on_a_warm_node_that_starts_for_it() -> None:
+    """Otherwise the next plan would look for room again, and the status would change to and fro."""
+    async with keeping() as at:
+        for state, lacking in ((STOPPED, 2), (STARTING, 0)):
+            meta = {"labels": {labels.NODEPOOL: "default"}, "annotations": {labels.WARM: state}}
+            at.cache.publish(claim("w", node_name="w", initialized="2026-01-01T00:00:00Z", meta=meta))
+            initialized = {"labels": {labels.NODEPOOL: "default", labels.INITIALIZED: "true"}}
+            taints = [{"key": labels.WARM, "effect": "NoSchedule"}]
+            at.cache.publish(node("w", meta=initialized, taints=taints))
+            await asyncio.sleep(MOMENT)
+            assert len(at.room.lacking()) == lacking, state
+        assert at.server.reason("ReadyForProvisioning") == "Resolved"
+        assert at.room.rooms()["default/spare"].starting == 2
 
 
 async def test_n15_301_a_workload_is_followed_at_once_as_it_scales() -> None:
