@@ -11,6 +11,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import typer
@@ -22,6 +23,7 @@ from cli.application import create_app, examples
 from cli.confirmation import confirm_beginning
 from cli.context import ContextError, resolve
 from cli.options import Cluster, Lease, Output
+from cli.switching.checks import warm_nodes
 from cli.switching.clearing import StillLeadsError, clear, wait_until_lease_free
 from cli.switching.command import (
     REFUSED,
@@ -106,11 +108,14 @@ async def _hand_back(cluster: str | None, lease: str, options: Options) -> int:
             async def clear_cluster(report: Callable[[str], None]) -> None:
                 await clear(kube, context.cluster, report)
 
+            options = replace(options, cluster=context.cluster)
             return await switch(kube, options, workloads, clear_cluster, connect)
         if options.dry_run or options.go_back:
             raise SwitchError(
                 "The cluster has no Deployment of Karpenter and of Tenon, so there are no steps to guide."
             )
+        if findings := await warm_nodes(kube):
+            raise SwitchError(f"{findings[0].sentence} Start Tenon, {findings[0].remedy}.")
         report = partial(print, file=sys.stderr if options.output == "json" else sys.stdout)
         report(
             f"The cluster at {kube.host} lacks a Deployment of Karpenter or of Tenon. This ends Tenon's workflows of "

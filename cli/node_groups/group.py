@@ -34,6 +34,10 @@ class ScalingGroup:
     instances: list[str]
     _eks: Any = field(repr=False)
     _scaling: Any = field(repr=False)
+    _suspended: set[str] = field(default_factory=set, repr=False)
+    """Processes of Auto Scaling that are suspended."""
+    _resumes: bool = field(default=False, repr=False)
+    """Whether this run has suspended `REBALANCING`, so that it resumes it."""
 
     @classmethod
     def of(cls, name: str, cluster: str, region: str | None) -> ScalingGroup:
@@ -63,6 +67,7 @@ class ScalingGroup:
         if not groups:
             raise GroupError(f"Neither a node group nor an Auto Scaling group is called {self.name}.")
         self.minimum, self.desired = groups[0]["MinSize"], groups[0]["DesiredCapacity"]
+        self._suspended = {item["ProcessName"] for item in groups[0]["SuspendedProcesses"]}
         self.instances = [
             item["InstanceId"] for item in groups[0]["Instances"] if not item["LifecycleState"].startswith("Terminat")
         ]
@@ -81,8 +86,11 @@ class ScalingGroup:
                     )
                 self._scaling.update_auto_scaling_group(AutoScalingGroupName=self.auto_scaling, MinSize=minimum)
                 self.minimum = minimum
+            if REBALANCING in self._suspended:
+                return
             # Last, so that a call that is refused leaves nothing suspended.
             self._scaling.suspend_processes(AutoScalingGroupName=self.auto_scaling, ScalingProcesses=[REBALANCING])
+            self._resumes = True
 
     def terminate(self, instance: str) -> None:
         """End an instance, and make the group smaller by it, so that no other takes its place.
@@ -95,14 +103,17 @@ class ScalingGroup:
                 InstanceId=instance, ShouldDecrementDesiredCapacity=True
             )
 
-    def finish(self) -> None:
-        """Let Auto Scaling even out zones again.
+    def finish(self) -> bool:
+        """Let Auto Scaling even out zones again, and return True, unless that was suspended before this run.
 
         Raises:
             GroupError: AWS refuses.
         """
+        if not self._resumes:
+            return False
         with _translated(f"node group {self.name}"):
             self._scaling.resume_processes(AutoScalingGroupName=self.auto_scaling, ScalingProcesses=[REBALANCING])
+        return True
 
 
 def _managed(eks: Any, cluster: str, name: str) -> dict[str, Any] | None:

@@ -80,7 +80,8 @@ class GroupDrain:
         step = moves([item.node for item in nodes], remain=self.remain, at_once=self.at_once)
         unjoined = sorted(instances - {item.node.instance for item in nodes}) if len(instances) > self.remain else []
         if step.is_over and not unjoined:
-            await asyncio.to_thread(self.group.finish)
+            if not await asyncio.to_thread(self.group.finish):
+                _say(f"{REBALANCING} stays suspended, as it was. To resume it: {self._resume_command()}")
             print(f"Done: {counted(len(nodes), 'node')} of group {self.group.name} left.")
             return None
         self._leaving = {item.node.name: item for item in nodes if item.node.name not in step.staying}
@@ -119,9 +120,14 @@ class GroupDrain:
         """What a drain that has stopped leaves behind."""
         nodes = [f"{name} ({counted(len(item.pods), 'pod')})" for name, item in self._leaving.items()]
         return (
-            f"Left: {first_few(nodes, SHOWN) or 'no node'}. Until a run ends, the nodes stay cordoned, and the process "
-            f"{REBALANCING} of Auto Scaling group {self.group.auto_scaling} suspended."
+            f"Left: {first_few(nodes, SHOWN) or 'no node'}. The nodes stay cordoned, and the process "
+            f"{REBALANCING} of Auto Scaling group {self.group.auto_scaling} suspended, also after another run. "
+            f"To resume it then: {self._resume_command()}."
         )
+
+    def _resume_command(self) -> str:
+        name = self.group.auto_scaling
+        return f"aws autoscaling resume-processes --auto-scaling-group-name {name} --scaling-processes {REBALANCING}"
 
     def _report_once(self, blocked: list[str]) -> None:
         sentence = f"Waiting: {first_few(blocked, SHOWN)}." if blocked else ""

@@ -29,6 +29,7 @@ from activities.kubernetes.resources import (
     Resource,
 )
 from cli.console import output_console
+from cli.switching.conversion import as_v1, expiry_by_pool
 from cli.switching.deployments import DeploymentError, karpenters
 from cli.switching.observing import served
 from tenon.apis import labels
@@ -74,10 +75,12 @@ async def examine(kube: Kube, karpenter: str | None) -> Migration:
     old: list[JsonObject] = []
     for resource in (PROVISIONERS, AWSNODETEMPLATES, MACHINES):
         old += await _list(kube, resource)
+    pools = [as_v1(pool) for pool in await _list(kube, NODEPOOLS)]
+    expiry = expiry_by_pool(pools)
     objects = MigratedObjects(
-        pools=await _list(kube, NODEPOOLS),
-        classes=await _list(kube, EC2NODECLASSES),
-        claims=await _list(kube, NODECLAIMS),
+        pools=pools,
+        classes=[as_v1(node_class) for node_class in await _list(kube, EC2NODECLASSES)],
+        claims=[as_v1(claim, expiry) for claim in await _list(kube, NODECLAIMS)],
         nodes=[node for node in await kube.list(NODES) if _is_karpenters(node)],
         pods=await kube.list(PODS),
         overlays=await _list(kube, NODEOVERLAYS),

@@ -80,6 +80,8 @@ class Options:
     settle: timedelta
     go_back: bool
     output: str
+    cluster: str = ""
+    """Whose workflows a handback ends; empty for a takeover."""
 
 
 def waiting_time(option: str, value: str) -> timedelta:
@@ -112,11 +114,7 @@ async def switch(
     """
     karpenter, tenon = workloads
     remembered = await memories.read(kube, tenon.namespace)
-    variables = (await karpenter.variables(kube)).values
-    leases = LeaseWatch(kube, variables.get("LEADER_ELECTION_NAME") or LEASE_NAME)
-    tenons_namespace = (await tenon.variables(kube)).values.get("LEADER_ELECTION_NAMESPACE") or tenon.namespace
-    one_lease = (variables.get("LEADER_ELECTION_NAMESPACE") or karpenter.namespace) == tenons_namespace
-    watcher = Watcher(kube, karpenter, tenon, leases, one_lease)
+    watcher = await _watcher(kube, karpenter, tenon, options.cluster)
     report = partial(_report, to_stderr=options.output == "json")
     memory = await _resumed(options, remembered, watcher, report)
     findings: list[DoctorFinding] = []
@@ -131,7 +129,7 @@ async def switch(
             findings = await checks.before_handback(kube, karpenter)
         memory = await _fresh(options, remembered, watcher, stop_first=stop_first)
         nodes = await kube.list(NODES, label_selector=labels.NODEPOOL)
-        steps = plan(memory.switch, node_states.unsettled(await watcher.claims(), nodes))
+        steps = plan(memory.switch, node_states.unsettled(await watcher.claims(), nodes), options.cluster)
         if options.output == "table":
             output_console().print(findings_table(findings))
             await _show_plan(watcher, memory, steps)
@@ -161,6 +159,33 @@ async def switch(
         if guide.memory.switch.why_back:
             print(f"Went back: {guide.memory.switch.why_back}.", file=sys.stderr)
     return 0 if guide.memory.switch.phase is SwitchPhase.DONE else WENT_BACK
+
+
+async def _watcher(kube: Kube, karpenter: Workload, tenon: Workload, cluster: str) -> Watcher:
+    """Return what looks at both controllers, by their variables.
+
+    Raises:
+        SwitchError: Tenon's Deployment is that of another cluster.
+    """
+    variables, tenons = (await karpenter.variables(kube)).values, (await tenon.variables(kube)).values
+    _check_cluster(cluster, tenon, tenons.get("CLUSTER_NAME"))
+    leases = LeaseWatch(kube, variables.get("LEADER_ELECTION_NAME") or LEASE_NAME)
+    tenons_namespace = tenons.get("LEADER_ELECTION_NAMESPACE") or tenon.namespace
+    one_lease = (variables.get("LEADER_ELECTION_NAMESPACE") or karpenter.namespace) == tenons_namespace
+    return Watcher(kube, karpenter, tenon, leases, one_lease)
+
+
+def _check_cluster(cluster: str, tenon: Workload, own: str | None) -> None:
+    """Refuse to stop one cluster's Tenon and to end the workflows of another, which may share a Temporal namespace.
+
+    Raises:
+        SwitchError: the names differ.
+    """
+    if cluster and own and own != cluster:
+        raise SwitchError(
+            f"The Deployment {tenon} has CLUSTER_NAME {own}, but the command names cluster {cluster}: correct "
+            "--cluster, or use the kubeconfig of that cluster."
+        )
 
 
 async def _guided(guide: Guide) -> bool:
@@ -262,7 +287,7 @@ async def _show_plan(watcher: Watcher, memory: Memory, steps: Sequence[str]) -> 
         print(f"  {number}. {line}")
 
 
-def plan(begun: Switch, unsettled: Sequence[str]) -> list[str]:
+def plan(begun: Switch, unsettled: Sequence[str], cluster: str) -> list[str]:
     """Return the steps of a switch as sentences, for people who decide whether to begin it."""
     is_takeover = begun.direction is Direction.TAKEOVER
     leaver, successor = ("Karpenter", "Tenon") if is_takeover else ("Tenon", "Karpenter")
@@ -275,7 +300,7 @@ def plan(begun: Switch, unsettled: Sequence[str]) -> list[str]:
     if begun.stop_first:
         steps.append("Replace Karpenter's CRDs of v1beta1 by Tenon's, and start Tenon. From here there is no way back.")
     if not is_takeover:
-        steps.append("End Tenon's workflows, and remove its marks from Nodes and NodeClaims.")
+        steps.append(f"End Tenon's workflows of cluster {cluster}, and remove its marks from Nodes and NodeClaims.")
         steps.append(f"Scale Karpenter to {begun.successor_replicas}.")
     steps.append(f"Wait until {successor} leads and is healthy.")
     if not begun.stop_first:

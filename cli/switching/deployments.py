@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +16,11 @@ from tenon.kube import object_json
 from worker.settings.container_variables import ConfigMaps, Variables, config_map_names, variables_of
 
 KARPENTER, TENON = "Karpenter", "Tenon"
+Version = tuple[int, int]
+"""Major and minor."""
 APP = "app.kubernetes.io/name"
+VERSION = "app.kubernetes.io/version"
+_VERSION = re.compile(r"v?(\d+)\.(\d+)\.\d+")
 SHADOW = "shadow"
 """The container of a `tenon shadow` that the chart installs. It never leads, and has the labels of Tenon's own pods."""
 
@@ -120,6 +125,20 @@ def is_karpenter(deployment: JsonObject) -> bool:
     names = {str(container.get("name")) for container in containers(deployment)}
     is_named = deployment["metadata"]["name"] == "karpenter" and bool(names & {"controller", "karpenter"})
     return object_json.labels(deployment).get(APP) == "karpenter" or is_named
+
+
+def version_of(deployment: JsonObject) -> Version | None:
+    """The version of a controller, by the tag of its image, else by its label; None if neither is a version."""
+    images = [
+        str(item.get("image") or "")
+        for item in containers(deployment)
+        if item.get("name") in ("controller", "karpenter")
+    ]
+    tags = [image.partition("@")[0].rpartition("/")[2].partition(":")[2] for image in images]
+    for text in (*tags, object_json.labels(deployment).get(VERSION) or ""):
+        if match := _VERSION.match(text):
+            return int(match[1]), int(match[2])
+    return None
 
 
 def _is_shadow(pod_containers: list[JsonObject] | None) -> bool:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from tenon.apis import labels
+from tenon.apis.expiration import expires_within_budgets
 from tenon.apis.json_object import JsonObject, field_at
 from tenon.apis.managed import manages_claim, manages_pool
 from tenon.kube import object_json
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.conditions import is_true
 from tenon.kube.structs import object_key
 from tenon.migration.node_states import DISRUPTED
@@ -60,6 +63,21 @@ Rule = Callable[[MigratedObjects], Iterator[BehaviorDifference]]
 def differences(objects: MigratedObjects) -> list[BehaviorDifference]:
     """Return what would behave otherwise, in the order of the rules."""
     return [item for rule in RULES for item in rule(objects)]
+
+
+def overdue(pools: Sequence[JsonObject], claims: Sequence[JsonObject], now: datetime) -> list[ClaimRecord]:
+    """Return the NodeClaims that Tenon drains at once, because they are older than their expireAfter.
+
+    Karpenter before v1 has them wait for budgets and for their replacements.
+    """
+    waiting = {_name(pool) for pool in pools if expires_within_budgets(object_json.annotations(pool))}
+    records = [ClaimRecord.of(claim) for claim in claims if manages_claim(claim) and not object_json.is_deleting(claim)]
+    return [record for record in records if record.pool not in waiting and _is_overdue(record, now)]
+
+
+def _is_overdue(claim: ClaimRecord, now: datetime) -> bool:
+    created, seconds = claim.created_at, claim.expire_after_seconds
+    return created is not None and seconds is not None and created + timedelta(seconds=seconds) <= now
 
 
 def _forgotten_drift(objects: MigratedObjects) -> Iterator[BehaviorDifference]:

@@ -122,6 +122,21 @@ async def test_the_pods_leave_node_by_node_and_the_group_ends(world: World) -> N
     assert (world.group.desired, world.group.instances) == (0, [])
 
 
+async def test_a_drain_names_the_process_that_it_found_suspended(
+    world: World, account: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The user may have suspended it, or an earlier run that was stopped: nothing in the account tells them apart."""
+    scaling = account.client("autoscaling")
+    scaling.suspend_processes(AutoScalingGroupName="web", ScalingProcesses=["AZRebalance"])
+    group = ScalingGroup.of("web", "", REGION)
+    world.group = group
+    group.lower_minimum(0)
+    assert await world.drain()
+    printed = capsys.readouterr().out
+    assert "AZRebalance stays suspended, as it was" in printed
+    assert "aws autoscaling resume-processes --auto-scaling-group-name web" in printed
+
+
 async def test_a_dead_tenon_does_not_lead_although_its_lease_names_it(world: World) -> None:
     world.tenon_lives = False
     assert not await shows_that_it_leads(world.leases, world.clock.sleep)

@@ -13,8 +13,10 @@ from temporalio.testing import WorkflowEnvironment
 from typer.testing import CliRunner, Result
 
 from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import NODECLAIMS, Resource
 from cli.handback import app
 from cli.switching.clearing import StillLeadsError, end_workflows, marks_removed, wait_until_lease_free
+from tests.cli.test_switching import warm_claim
 from tests.workflows.waiting import until
 from worker.runtime.leader.garbage_collection_schedule import ensure_schedule
 from workflows import names
@@ -124,6 +126,18 @@ def test_without_deployments_nothing_ends_before_a_person_agrees(cleared: list[s
     done = hand_back("--yes")
     assert (done.exit_code, cleared) == (0, ["prod"])
     assert done.stdout.splitlines()[-1] == "You can start Karpenter now."
+
+
+def test_without_deployments_nothing_ends_while_nodes_are_warm(
+    cleared: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def claims(_kube: object, resource: Resource, **_: Any) -> list[dict[str, Any]]:
+        return [warm_claim("web-1")] if resource is NODECLAIMS else []
+
+    monkeypatch.setattr(WithoutDeployments, "list", claims)
+    refused = hand_back("--yes")
+    assert (refused.exit_code, cleared) == (2, [])
+    assert "1 warm node (web-1)" in refused.stderr
 
 
 def test_without_deployments_json_has_no_sentences(cleared: list[str]) -> None:

@@ -58,8 +58,24 @@ def test_zones_are_evened_out_again_only_when_the_drain_is_over(account: Any) ->
     group.lower_minimum(1)
     assert suspended() == ["AZRebalance"]
     assert group.minimum == 1
-    group.finish()
+    group.refresh()
+    assert group.finish()
     assert suspended() == []
+
+
+def test_a_process_that_was_suspended_before_the_drain_stays_so(account: Any) -> None:
+    scaling = account.client("autoscaling")
+    scaling.suspend_processes(AutoScalingGroupName="web", ScalingProcesses=["AZRebalance", "ReplaceUnhealthy"])
+
+    def suspended() -> set[str]:
+        groups = scaling.describe_auto_scaling_groups(AutoScalingGroupNames=["web"])
+        return {item["ProcessName"] for item in groups["AutoScalingGroups"][0]["SuspendedProcesses"]}
+
+    group = ScalingGroup.of("web", "", REGION)
+    group.lower_minimum(1)
+    group.refresh()
+    assert not group.finish()
+    assert suspended() == {"AZRebalance", "ReplaceUnhealthy"}
 
 
 def test_a_minimum_that_is_low_enough_stays(account: Any) -> None:

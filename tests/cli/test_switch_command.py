@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from activities.kubernetes.errors import ApiError
-from activities.kubernetes.resources import CRDS, NODECLAIMS, Resource
+from activities.kubernetes.resources import CRDS, DEPLOYMENTS, NODECLAIMS, Resource
 from cli.switching import memory
 from cli.switching.command import WENT_BACK, Options, SwitchError, switch
 from cli.switching.memory import Memory
@@ -20,7 +20,7 @@ from tenon.apis.crd import custom_resource_definitions
 from tenon.migration.switch import Direction, Switch, SwitchPhase
 from tests.activities.node.fake_kube import START
 from tests.cli.test_guide import World, world
-from tests.cli.test_switching import KARPENTER, TENON
+from tests.cli.test_switching import KARPENTER, TENON, deployment
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
@@ -32,7 +32,7 @@ async def under_way(cluster: World, phase: SwitchPhase, direction: Direction = D
 
 
 def options(direction: Direction = Direction.HANDBACK, *, go_back: bool = False) -> Options:
-    return Options(direction, None, None, False, True, timedelta(minutes=10), timedelta(), go_back, "table")
+    return Options(direction, None, None, False, True, timedelta(minutes=10), timedelta(), go_back, "table", "prod")
 
 
 async def clear(_report: Callable[[str], None]) -> None:
@@ -90,6 +90,27 @@ async def test_a_switch_that_has_ended_is_done_even_if_nodes_cannot_be_compared(
     async with cluster.turning():
         assert await switch(cluster.kube, options(), (KARPENTER, TENON), clear, unreachable) == 0  # type: ignore[arg-type]
     assert "could not be compared with those from before: no conversion webhook" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("phase", [None, SwitchPhase.STOPPING])
+async def test_a_handback_of_another_cluster_than_its_tenon_is_refused(phase: SwitchPhase | None) -> None:
+    """Two clusters may share a namespace of Temporal: the workflows of the one that still runs would end."""
+    cluster = world(karpenter=0, tenon=2)
+    if phase is not None:
+        await under_way(cluster, phase)
+    cluster.kube.add(DEPLOYMENTS, deployment("tenon", "tenon", "tenon", CLUSTER_NAME="a"))
+    async with cluster.turning():
+        with pytest.raises(SwitchError, match="has CLUSTER_NAME a, but the command names cluster b"):
+            await switch(cluster.kube, replace(options(), cluster="b"), (KARPENTER, TENON), clear)  # type: ignore[arg-type]
+    assert cluster.replicas("tenon", "tenon") == 2
+
+
+async def test_the_plan_of_a_handback_names_the_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = world(karpenter=2, tenon=2)
+    cluster.kube.add(DEPLOYMENTS, deployment("tenon", "tenon", "tenon", CLUSTER_NAME="a"))
+    dry = replace(options(), dry_run=True, cluster="a")
+    assert await switch(cluster.kube, dry, (KARPENTER, TENON), clear) == 0  # type: ignore[arg-type]
+    assert "End Tenon's workflows of cluster a, and remove" in capsys.readouterr().out
 
 
 async def test_a_dry_run_says_the_same_in_a_table_and_in_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,18 +9,20 @@ from typing import Any
 
 import pytest
 
+from activities.clock import utc_now
 from activities.kubernetes.resources import (
     CONFIGMAPS,
     CRDS,
     DEPLOYMENTS,
     EVENTS,
     LEASES,
+    NODECLAIMS,
     NODEPOOLS,
     PODS,
     PROVISIONERS,
     Resource,
 )
-from cli.diagnosis.finding import FindingState
+from cli.diagnosis.finding import DoctorFinding, FindingState
 from cli.switching import checks, memory
 from cli.switching.before_migrating import examine
 from cli.switching.definitions import stored_as_v1beta1
@@ -28,6 +30,7 @@ from cli.switching.deployments import DeploymentError, Workload, karpenters, ten
 from cli.switching.leases import LeaseWatch
 from cli.switching.memory import Memory, SwitchMemoryError
 from tenon.apis.crd import custom_resource_definitions
+from tenon.kube.timestamps import format_instant
 from tenon.migration.switch import Direction, Switch, SwitchPhase
 from tests.activities.node.fake_kube import START, Clock, FakeKube
 
@@ -193,11 +196,138 @@ async def test_the_gates_of_karpenter_may_be_flags(kube: Any) -> None:
     assert len((await examine(kube, None)).differences) > len(without.differences)
 
 
+async def store_v1beta1(kube: Any) -> None:
+    for name in ("nodepools.karpenter.sh", "nodeclaims.karpenter.sh"):
+        definition = await kube.get(CRDS, name)
+        for version in definition["spec"]["versions"]:
+            version["storage"] = version["name"] == "v1beta1"
+        kube.add(CRDS, definition)
+
+
+async def test_objects_of_v1beta1_are_judged_as_tenon_converts_them(kube: Any) -> None:
+    """A consolidation has another name there."""
+    await store_v1beta1(kube)
+    reference = {"name": "ours"}
+    disruption = {"consolidationPolicy": "WhenUnderutilized", "expireAfter": "720h"}
+    spec = {"disruption": disruption, "template": {"spec": {"nodeClassRef": reference}}}
+    kube.add(replace(NODEPOOLS, version="v1beta1"), {"metadata": {"name": "web"}, "spec": spec})
+    kube.add(replace(NODEPOOLS, version="v1beta1"), {"metadata": {"name": "broken"}, "spec": {"disruption": 7}})
+    claim = {"name": "web-1", "labels": {"karpenter.sh/nodepool": "web"}}
+    kube.add(replace(NODECLAIMS, version="v1beta1"), {"metadata": claim, "spec": {"nodeClassRef": reference}})
+    differences = (await examine(kube, None)).differences
+    assert ("NodePool", "web") in [(item.kind, item.name) for item in differences if item.row == "WSH-01"]
+
+
+async def test_a_takeover_from_v1beta1_names_the_nodes_that_are_overdue(kube: Any) -> None:
+    """Karpenter waits for budgets there, and v1 drains an expired node at once."""
+    await store_v1beta1(kube)
+    pools, claims = replace(NODEPOOLS, version="v1beta1"), replace(NODECLAIMS, version="v1beta1")
+    for name, expiry, marks in (
+        ("web", "24h", {}),
+        ("late", "Never", {}),
+        ("calm", "24h", {"tenon.sh/expire-within-budgets": "true"}),
+    ):
+        spec = {"disruption": {"expireAfter": expiry}, "template": {"spec": {"nodeClassRef": {"name": "ours"}}}}
+        kube.add(pools, {"metadata": {"name": name, "annotations": marks}, "spec": spec})
+        for number, age in enumerate((timedelta(hours=25), timedelta(hours=23))):
+            metadata = {
+                "name": f"{name}-{number}",
+                "labels": {"karpenter.sh/nodepool": name},
+                "creationTimestamp": format_instant(utc_now() - age),
+            }
+            kube.add(claims, {"metadata": metadata, "spec": {"nodeClassRef": {"name": "ours"}}})
+    findings = await checks.before_takeover(kube, KARPENTER, TENON, stop_first=True)
+    (overdue,) = [finding for finding in findings if finding.check == "expiry"]
+    assert overdue.state is FindingState.WARNING
+    assert overdue.sentence.startswith("1 node is older than the expireAfter of its NodePool (web)")
+
+
 async def test_a_handback_needs_a_lease_that_shows_that_karpenter_leads(kube: Cluster) -> None:
     kube.add(DEPLOYMENTS, deployment("kube-system", "karpenter", "karpenter", DISABLE_LEADER_ELECTION="true"))
     findings = await checks.before_handback(kube, KARPENTER)  # type: ignore[arg-type]
     (fault,) = [finding.sentence for finding in findings if finding.state is FindingState.FAULT]
     assert "without leader election" in fault
+
+
+def warm_claim(name: str, **metadata: Any) -> dict[str, Any]:
+    marks = {"annotations": {"tenon.sh/warm": "stopped"}, "labels": {"karpenter.sh/nodepool": "web"}}
+    return {"kind": "NodeClaim", "metadata": {"name": name, **marks, **metadata}, "spec": {}}
+
+
+async def test_a_handback_is_refused_while_nodes_are_warm(kube: Cluster) -> None:
+    """Karpenter starts no stopped instance, and a Tenon that leads again would buy other warm nodes."""
+    kube.add(NODECLAIMS, warm_claim("leaves", deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["f"]))
+    assert await of_handback(kube, FindingState.FAULT) == []
+    kube.add(NODECLAIMS, warm_claim("web-1"))
+    (fault,) = await of_handback(kube, FindingState.FAULT)
+    assert (
+        fault.sentence == "1 warm node (web-1) has a stopped instance or will have one, which Karpenter never starts."
+    )
+    assert "kubectl annotate nodepool web tenon.sh/warm-" in fault.remedy
+
+
+async def of_handback(kube: Cluster, state: FindingState) -> list[DoctorFinding]:
+    findings = await checks.before_handback(kube, KARPENTER)  # type: ignore[arg-type]
+    return [finding for finding in findings if finding.state is state]
+
+
+def karpenter_of(tag: str, version: str = "") -> dict[str, Any]:
+    body = deployment("kube-system", "karpenter", "karpenter")
+    body["spec"]["template"]["spec"]["containers"][0]["image"] = f"registry:5000/karpenter/controller{tag}"
+    if version:
+        body["metadata"]["labels"]["app.kubernetes.io/version"] = version
+    return body
+
+
+@pytest.mark.parametrize(
+    ("tag", "label", "version"),
+    [
+        (":0.37.6", "", "0.37"),
+        (":v0.32.1@sha256:6d5c", "", "0.32"),
+        ("@sha256:6d5c", "0.36.0", "0.36"),
+        (":ours", "v0.37.0", "0.37"),
+    ],
+)
+async def test_a_handback_to_a_karpenter_that_cannot_read_v1_is_refused(
+    kube: Cluster, tag: str, label: str, version: str
+) -> None:
+    kube.add(DEPLOYMENTS, karpenter_of(tag, label))
+    (fault,) = await of_handback(kube, FindingState.FAULT)
+    assert fault.sentence == f"Karpenter (kube-system/karpenter) is {version}, which cannot read objects of v1."
+
+
+@pytest.mark.parametrize(("tag", "label"), [(":1.0.0", ""), (":1.15.0", "0.37.0"), (":ours", ""), ("", "")])
+async def test_a_karpenter_that_reads_v1_or_shows_no_version_may_lead_again(
+    kube: Cluster, tag: str, label: str
+) -> None:
+    kube.add(DEPLOYMENTS, karpenter_of(tag, label))
+    assert await of_handback(kube, FindingState.FAULT) == []
+
+
+@pytest.mark.parametrize(
+    ("tag", "state", "sentence"),
+    [
+        (":1.1.0", FindingState.FAULT, "Karpenter 1.1 does not start while"),
+        (":1.5.3", FindingState.FAULT, "Karpenter 1.5 does not start while"),
+        (":1.6.0", FindingState.WARNING, "Karpenter 1.6 ignores the kubelet settings"),
+        (":ours", FindingState.WARNING, "Karpenter 1.1 to 1.5 does not start"),
+    ],
+)
+async def test_kubelet_settings_of_v1beta1_on_a_nodepool_are_named_before_a_handback(
+    kube: Cluster, tag: str, state: FindingState, sentence: str
+) -> None:
+    kube.add(DEPLOYMENTS, karpenter_of(":1.0.8"))
+    annotations = {"compatibility.karpenter.sh/v1beta1-kubelet-conversion": '{"maxPods":20}'}
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "ours"}
+    spec = {"template": {"spec": {"nodeClassRef": reference}}}
+    kube.add(NODEPOOLS, {"kind": "NodePool", "metadata": {"name": "web", "annotations": annotations}, "spec": spec})
+    assert await of_handback(kube, FindingState.FAULT) == [], "1.0 still reads the annotation"
+    assert await of_handback(kube, FindingState.WARNING) == []
+    kube.add(DEPLOYMENTS, karpenter_of(tag))
+    (finding,) = await of_handback(kube, state)
+    assert sentence in finding.sentence
+    assert "web" in finding.sentence
+    assert "EC2NodeClass ours" in finding.remedy
 
 
 async def test_a_lease_that_tenon_ignores_is_a_fault(kube: Cluster) -> None:

@@ -75,5 +75,13 @@ def test_n15_649_a_nodeclaim_in_the_middle_of_its_drain_keeps_what_karpenter_goe
     }
 
 
+def test_a_warm_node_loses_the_taint_that_keeps_pods_away() -> None:
+    """Karpenter does not know the taint, so no pod would ever run on the node."""
+    warm = {"key": "tenon.sh/warm", "effect": "NoSchedule"}
+    assert handed_back(node(warm, OWN)) == {"spec": {"taints": [OWN]}}
+    closed = node(warm, OWN, CORDON, annotations={"tenon.sh/closed": "true"}, spec={"unschedulable": True})
+    assert handed_back(closed)["spec"] == {"unschedulable": None, "taints": [OWN]}
+
+
 def test_what_karpenter_made_needs_no_change() -> None:
     assert handed_back(node(OWN, labels={"karpenter.sh/registered": "true"})) == {}
