@@ -237,7 +237,8 @@ def _price(row: FleetOverride | None, list_price: float) -> float:
     """
     if row is None or row.reservation_id:
         return list_price
-    return row.price if row.priority is None else list_price or row.price
+    is_preference = row.priority is not None
+    return (list_price or row.price) if is_preference else row.price
 
 
 def _as_requested(request: LaunchRequest, instance: Instance) -> Instance:

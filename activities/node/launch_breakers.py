@@ -110,7 +110,7 @@ class LaunchBreakers:
         return UnavailableOfferings(self.unavailable() | unavailable_offerings(claim.annotations))
 
     def mark_unavailable(self, offerings: Iterable[OfferingRef]) -> None:
-        """Record offerings for which EC2 had no capacity."""
+        """Record offerings that EC2 refused, for lack of capacity or because a policy denies their type."""
         now = self._now()
         for offering in offerings:
             self._backoffs[offering.key] = refused_now(offering.key, now)

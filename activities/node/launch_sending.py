@@ -195,7 +195,8 @@ class LaunchSending:
                 launch_input.claim, claim, wait.reason, wait.message, attempt=launch_input.attempt
             )
             return LaunchResult(waits=wait)
-        for refused in result.unavailable if result.instance is not None or result.waits is None else ():
+        is_about_capacity = result.instance is not None or result.waits is None
+        for refused in result.unavailable if is_about_capacity else ():
             if refused.capacity_type != launch_input.request.capacity_type:
                 continue  # a full placement group is full for the other capacity types as well
             no_capacity = Reason.INSUFFICIENT_CAPACITY.camel_case

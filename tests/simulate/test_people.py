@@ -207,7 +207,7 @@ def test_the_newest_time_of_the_input_is_the_clock(tmp_path: Path) -> None:
 
 
 _TERMINATES_AT = "{karpenter.sh/nodeclaim-termination-timestamp: 2026-01-03T00:00:00Z}"
-_RESERVED = """
+_CLASS = """
 ---
 apiVersion: karpenter.k8s.aws/v1
 kind: EC2NodeClass
@@ -217,10 +217,12 @@ spec:
   amiSelectorTerms: [{alias: al2023@latest}]
   subnetSelectorTerms: [{tags: {a: b}}]
   securityGroupSelectorTerms: [{tags: {a: b}}]
-status:
+"""
+_RESERVED = f"""{_CLASS}status:
   capacityReservations:
-  - {id: cr-01234567890123456, instanceType: p5.48xlarge, availabilityZone: us-west-2a, instanceMatchCriteria: targeted,
-    ownerID: "012345678901", reservationType: default, state: active, endTime: "2026-02-01T00:00:00Z"}
+  - {{id: cr-01234567890123456, instanceType: p5.48xlarge, availabilityZone: us-west-2a,
+    instanceMatchCriteria: targeted, ownerID: "012345678901",
+    reservationType: default, state: active, endTime: "2026-02-01T00:00:00Z"}}
 """
 _DELETING = """
 ---
@@ -269,19 +271,9 @@ def test_an_empty_input_is_an_empty_plan(tmp_path: Path, form: str) -> None:
 
 def test_a_zone_without_subnet_is_named(tmp_path: Path) -> None:
     """SCH-108, from the class that the manifests hold."""
-    node_class = """
----
-apiVersion: karpenter.k8s.aws/v1
-kind: EC2NodeClass
-metadata: {name: default}
-spec:
-  role: r
-  amiSelectorTerms: [{alias: al2023@latest}]
-  subnetSelectorTerms: [{tags: {a: b}}]
-  securityGroupSelectorTerms: [{tags: {a: b}}]
-status:
-  subnets: [{id: subnet-1, zone: us-west-2a, zoneID: usw2-az1}]
-  conditions: [{type: Ready, status: "True", reason: Ready, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]
+    node_class = f"""{_CLASS}status:
+  subnets: [{{id: subnet-1, zone: us-west-2a, zoneID: usw2-az1}}]
+  conditions: [{{type: Ready, status: "True", reason: Ready, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}}]
 """
     away = deployment(replicas=1, nodeSelector={"topology.kubernetes.io/zone": "us-west-2b"})
     (entry,) = simulate(tmp_path, POOL + node_class + away).plan["unschedulable"]
