@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 FIXED: dict[str, str] = {
-    "level": "INFO, WARN or ERROR",
+    "level": "DEBUG, INFO, WARN or ERROR",
     "time": "when it was written, in UTC",
     "logger": "the part of Tenon that wrote it; the sections below are its values",
     "process": "the process of the worker: parent, io or cluster",

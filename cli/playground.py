@@ -16,7 +16,7 @@ from aiohttp import web
 from cli.application import create_app, examples
 from cli.playing.plan_process import PlanProcess
 from cli.playing.server import HOST, application
-from cli.simulating.files import STANDARD_INPUT, Filenames
+from cli.simulating.files import STANDARD_INPUT
 
 app = create_app()
 
@@ -28,7 +28,10 @@ app = create_app()
     )
 )
 def playground(
-    filename: Filenames = None,
+    filename: Annotated[
+        list[str] | None,
+        typer.Option("-f", "--filename", metavar="FILE", help="A manifest file, or a folder of manifests; repeatable."),
+    ] = None,
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port of loopback to listen on; 0 takes a free one.")
     ] = 8090,

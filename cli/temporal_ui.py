@@ -12,6 +12,7 @@ from temporalio.client import Client
 from tenon.errors import TenonError
 from tenon.kube.timestamps import format_instant
 from tenon.node import ids
+from worker.runtime.temporal.temporal_cloud import is_cloud_host
 from workflows import names
 
 CLOUD = "https://cloud.temporal.io"
@@ -56,7 +57,7 @@ class TemporalUi:
             if urlsplit(url).scheme not in ("http", "https"):
                 raise NoUiError(f"{url!r} is not the URL of Temporal's UI: write https://temporal.example.com.")
             return cls(url.rstrip("/"), namespace)
-        if host.endswith((".tmprl.cloud", ".api.temporal.io")):
+        if is_cloud_host(host):
             return cls(CLOUD, namespace)
         if host in ("localhost", "127.0.0.1") and port in DEV_SERVER_PORTS:
             return cls(f"http://{host}:{DEV_SERVER_PORTS[port]}", namespace)

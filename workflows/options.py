@@ -59,17 +59,18 @@ LOCAL_FOR = timedelta(seconds=5)
 """Less than the 8 seconds after which Temporal's SDK reports that a workflow task with local activities goes on."""
 
 VALIDATED_WITHIN = timedelta(minutes=10)
-"""A command ends that no leader has validated after this time. A new leader announces itself only to the commands that
-the disruption workflow knows, and someone may have terminated that workflow."""
+"""How long one leader may take to validate a command. After that the command asks whichever leader serves, because a
+new leader announces itself only to the commands that the disruption workflow knows, and someone may have terminated
+that workflow."""
 
 POLL_FOR = timedelta(seconds=QUIET_POLL_SECONDS + 60)
 """A leader that gets no call asks for one within seconds, so a call that was lost does not last this long."""
 
 COMMON = ""
 """The lane of the task queue that workflows share with most activities."""
-DRAINING, ENDING = "draining", "ending"
-"""Lanes: activities that wait long for pods, volumes or instances have their own worker slots, so that they never delay
-a launch."""
+CORDONING, DRAINING, ENDING = "cordoning", "draining", "ending"
+"""Lanes: the activities of nodes that leave have their own worker slots, so that they never delay a launch. Hundreds of
+nodes may leave at once, and many wait long for pods, volumes or instances."""
 TEARDOWN = "teardown"
 """The lane of a teardown and its activities. A worker serves it for one cluster; so does `tenon teardown` itself if the
 cluster has no worker any more."""
@@ -131,13 +132,13 @@ OPTIONS: dict[ActivityName, Options] = {
     ActivityName.WITHDRAW: Options(Withdrawn, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.CHECK_EXPIRATION: Options(ExpirationResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
     # A node without pods is also drained in it.
-    ActivityName.CORDON: Options(CordonResult, _seconds(60), first_pause=_seconds(0.2), tries=TRIES),
+    ActivityName.CORDON: Options(CordonResult, _seconds(60), first_pause=_seconds(0.2), lane=CORDONING, tries=TRIES),
     ActivityName.DRAIN: Options(DrainResult, _seconds(120), heartbeat=_seconds(45), lane=DRAINING, tries=TRIES),
     ActivityName.DETACH_VOLUMES: Options(
         DetachResult, _seconds(120), heartbeat=_seconds(45), lane=DRAINING, tries=TRIES
     ),
     ActivityName.TERMINATE: Options(TerminateResult, _seconds(150), heartbeat=_seconds(30), lane=ENDING, tries=TRIES),
-    ActivityName.RELEASE: Options(ReleaseResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
+    ActivityName.RELEASE: Options(ReleaseResult, _seconds(30), first_pause=_seconds(0.2), lane=CORDONING, tries=TRIES),
     ActivityName.FENCE: Options(FenceResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.DRAIN_FOR_REBOOT: Options(
         RebootDrainResult, _seconds(120), heartbeat=_seconds(45), lane=DRAINING, tries=TRIES

@@ -23,6 +23,7 @@ from activities.ec2.region_types import RegionTypes, RegionTypesReader
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import CapacityReservation, EC2NodeClass
 from tenon.apis.kubelet import expressions_in
+from tenon.ec2.types.bootable_types import kinds_of_images, without_images
 from tenon.ec2.types.capacity import DEFAULT_RESERVE, InstanceReserve, Item, NodeSettings
 from tenon.ec2.types.capacity_reservations import offerings_by_type, with_places
 from tenon.ec2.types.expressions import evaluate_settings
@@ -88,13 +89,18 @@ class Catalogue:
         reserve: InstanceReserve = DEFAULT_RESERVE,
         clock: Callable[[], float] = time.monotonic,
         reservations: CapacityReservations | None = None,
+        is_ipv4: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``reservations`` counts the places of capacity reservations; None offers none (gate ReservedCapacity)."""
+        """``reservations`` counts the places of capacity reservations; None offers none (gate ReservedCapacity).
+
+        ``is_ipv4`` says whether the cluster is known to be one of IPv4.
+        """
         self._reservations = reservations
         self._counted = IdleCache[_Variant, _Counted](IDLE_SECONDS, MAX_BUILT, clock)
         self._clients = clients
         self._pricing = pricing
         self._reserve = reserve
+        self._is_ipv4 = is_ipv4
         self._lock = threading.Lock()
         self._region = RegionTypesReader(clients, clock)
         self._described = IdleCache[str, list[InstanceType]](IDLE_SECONDS, MAX_BUILT, clock)
@@ -109,7 +115,8 @@ class Catalogue:
         unpriced: bool = False,
         dedicated: bool = False,
     ) -> list[InstanceType]:
-        """The instance types that the class allows, sorted by name. ``unavailable`` offerings are marked as such.
+        """The instance types that the class allows, sorted by name. ``unavailable`` offerings are marked as such, and
+        so are those of types that no image of the class boots.
 
         ``unpriced``: include types without a known price, at an infinite price. ``dedicated``: at the prices of
         dedicated instances.
@@ -218,14 +225,16 @@ class Catalogue:
         self._region.forget()
 
     def _settings(self, node_class: EC2NodeClass) -> NodeSettings:
-        return settings_of(node_class, self._reserve)
+        return settings_of(node_class, self._reserve, ipv4=self._is_ipv4())
 
     def _state_of(
         self, node_class: EC2NodeClass, region_version: int, prices_version: int, *, unpriced: bool, dedicated: bool
     ) -> str:
         """A digest of everything that the instance types of a class depend on, except what was learned."""
         zones, listed = _zone_ids(node_class), self._listed(node_class)
-        parts = (region_version, prices_version, unpriced, dedicated, self._settings(node_class), sorted(zones.items()))
+        images = kinds_of_images(node_class.status.amis)  # not their IDs, which change with each release
+        settings = self._settings(node_class)
+        parts = (region_version, prices_version, unpriced, dedicated, settings, sorted(zones.items()), images)
         return sha256(repr((*parts, [instance_type.to_dict() for instance_type in listed])).encode()).hexdigest()
 
     def _listed(self, node_class: EC2NodeClass) -> list[CapacityReservation]:
@@ -289,7 +298,7 @@ class Catalogue:
             )
             if built is not None:
                 instance_types.append(built)
-        return instance_types
+        return without_images(instance_types, node_class.status.amis)
 
 
 def _learned(node_class: EC2NodeClass) -> _Learned:

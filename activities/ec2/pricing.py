@@ -36,6 +36,15 @@ Key = TypeVar("Key")
 _PRODUCTS = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 
 
+def why_no_price_list(region: str, *, isolated: bool) -> str:
+    """Return why the price list service is not asked; empty if it is."""
+    if isolated:
+        return "the price list service has no endpoint in an isolated VPC"
+    if region.startswith("us-gov-"):
+        return "the price list service does not serve accounts of AWS GovCloud"
+    return ""
+
+
 class Pricing:
     """Reads the current prices and refreshes them when they expire. Thread-safe."""
 
@@ -59,13 +68,7 @@ class Pricing:
         self._clock = clock
         self._now = now
         self._table_path = table_path
-        self._no_list = (
-            "the price list service has no endpoint in an isolated VPC"
-            if isolated
-            else "the price list service does not serve accounts of AWS GovCloud"
-            if clients.region.startswith("us-gov-")
-            else ""
-        )
+        self._no_list = why_no_price_list(clients.region, isolated=isolated)
         self._lock = threading.Lock()
         self._table = read_table(table_path, clients.region) if table_path else built_in_table(clients.region)
         self._prices = Prices(on_demand=self._table.on_demand)

@@ -1,7 +1,6 @@
 """IAM instance profiles: the profile that a node class names, or one that is created for its role.
 
-IAM has no VPC endpoint. So nothing here asks IAM about a profile that a class names, and nothing asks IAM at all in an
-isolated VPC.
+Nothing here asks IAM about a profile that a class names, and nothing asks IAM at all in an isolated VPC.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class ProfileNotFoundError(TenonError):
 
 
 class UnreachableIamError(TenonError):
-    """The class needs a profile that Tenon creates, but no call reaches IAM from an isolated VPC."""
+    """The class needs a profile that Tenon creates, but Tenon asks IAM nothing in an isolated VPC."""
 
 
 class ProfileLimitError(TenonError):
@@ -64,8 +63,8 @@ class Profiles:
             return instance_profile
         if self._isolated:
             raise UnreachableIamError(
-                f"spec.role {node_class.spec.role} needs an instance profile of Tenon's, but IAM has no endpoint in an "
-                "isolated VPC: create the instance profile and name it in spec.instanceProfile"
+                f"spec.role {node_class.spec.role} needs an instance profile of Tenon's, but Tenon asks IAM nothing "
+                "with ISOLATED_VPC=true: create the instance profile and name it in spec.instanceProfile"
             )
         name = managed_name(self._cluster, self._clients.region, node_class)
         roles = self._roles(name)
@@ -106,7 +105,7 @@ class Profiles:
             EC2Error: IAM refuses the call, or does not answer.
         """
         if self._isolated:
-            raise UnreachableIamError("no call reaches IAM from an isolated VPC")
+            raise UnreachableIamError("Tenon asks IAM nothing with ISOLATED_VPC=true")
         region = self._clients.region
         pages = self._clients.iam.get_paginator("list_instance_profiles").paginate(
             PathPrefix=profile_path(region, self._cluster)

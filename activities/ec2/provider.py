@@ -95,6 +95,7 @@ class Ec2Provider:
             Pricing(clients, isolated=isolated, table_path=price_table),
             reserve=reserve,
             reservations=self._reservations,
+            is_ipv4=lambda: self.cluster.ipv4,
         )
         self._network = Network(clients)
         self._profiles = Profiles(clients, cluster.name, isolated=isolated)
@@ -202,6 +203,7 @@ class Ec2Provider:
             NodeClassNotReadyError: the class is not ready for launches.
             NodeClassReadinessUnknownError: the class has not been resolved since its last change.
             InsufficientCapacityError: EC2 has no capacity for anything that the claim allows.
+            NoImageError: no image of the class boots an instance type that the claim allows.
             ValueError: the claim's requirements or the class's user data are invalid.
             EC2Error: an AWS call failed.
         """

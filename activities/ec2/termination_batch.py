@@ -26,6 +26,7 @@ MAX_CHECKED = 200
 """The maximum number of ids in one EC2 filter."""
 
 Pause = Callable[[float], Awaitable[None]]
+Accepted = Callable[[], Awaitable[object]]
 
 
 class Ec2Instances(Protocol):
@@ -44,11 +45,21 @@ class _Termination:
     in_flight: bool = False
     """A call that requests the termination is open."""
     state: str = ""
+    """The last state that EC2 showed; empty until it has accepted the request."""
+    first_answer: asyncio.Event = field(default_factory=asyncio.Event)
+    """EC2 has accepted the request, refused it, or does not know the instance."""
     waiters: list[asyncio.Future[str | None]] = field(default_factory=list)
     context: Context = field(default_factory=copy_context)
     """That of the first caller, in whose trace the request is."""
 
+    def accept(self, state: str) -> None:
+        self.state = state
+        self.first_answer.set()
+
     def resolve(self, outcome: str | EC2Error | None) -> None:
+        if isinstance(outcome, str):
+            self.state = outcome
+        self.first_answer.set()
         for waiter in self.waiters:
             if waiter.done():
                 continue
@@ -68,8 +79,10 @@ class Terminations:
         self._working: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[None]] = set()
 
-    async def terminate(self, instance_id: str, seconds: float) -> str | None:
+    async def terminate(self, instance_id: str, seconds: float, accepted: Accepted | None = None) -> str | None:
         """Terminate an instance and wait until it is terminated, for at most ``seconds`` seconds.
+
+        ``accepted`` is called once EC2 has accepted the request, which may be minutes before the instance is gone.
 
         Returns:
             The last state that EC2 showed within this time, or None if EC2 does not know the instance.
@@ -84,6 +97,9 @@ class Terminations:
             self._working = asyncio.create_task(self._work(), name="terminate instances")
         try:
             async with asyncio.timeout(seconds):
+                await termination.first_answer.wait()
+                if termination.state and accepted is not None:
+                    await accepted()
                 return await waiter
         except TimeoutError:
             return termination.state
@@ -150,7 +166,7 @@ class Terminations:
                 self._resolve(instance_id, outcome)
             elif instance_id in self._open:
                 self._open[instance_id].requested = True
-                self._open[instance_id].state = outcome
+                self._open[instance_id].accept(outcome)
 
     async def _check(self) -> None:
         """Check the instances whose last check is the longest ago."""

@@ -8,6 +8,8 @@ account's token again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ipaddress
 import os
 import ssl
 import threading
@@ -198,9 +200,26 @@ async def _keep_refreshed(loader: Any, settings: Any) -> None:
 def _proxy_of_environment(url: str) -> str | None:
     """The proxy for this address from HTTPS_PROXY, NO_PROXY and similar variables, or None."""
     address = urlsplit(url)
-    if urllib.request.proxy_bypass(address.hostname or ""):
+    host, proxies = address.hostname or "", urllib.request.getproxies()
+    if urllib.request.proxy_bypass(host) or _is_in_a_network(host, proxies.get("no", "").split(",")):
         return None
-    return urllib.request.getproxies().get(address.scheme)
+    return proxies.get(address.scheme)
+
+
+def _is_in_a_network(host: str, entries: Iterable[str]) -> bool:
+    """Whether the host is an address in one of these networks. Python's own rules for NO_PROXY know no networks.
+
+    Entries that are no network, such as names, count as none.
+    """
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    for entry in entries:
+        with contextlib.suppress(ValueError):
+            if address in ipaddress.ip_network(entry.strip(), strict=False):
+                return True
+    return False
 
 
 def _ignore_environment(api: Any) -> None:

@@ -90,8 +90,7 @@ async def delete_without_grace(kube: Kube, ref: ClaimRef, claim: ClaimRecord, re
     If the API server refuses the deletion, the claim gets back the time that it had: its node may recover, and leave
     for another reason weeks later, with its grace.
     """
-    written = claim.termination_timestamp
-    if written is not None and written <= now:
+    if claim.is_forced(now):
         return await delete_with_finalizer(kube, claim, removal)
     await annotate_claim(kube, ref, {labels.TERMINATION_TIMESTAMP: format_instant(now)})
     try:
@@ -101,6 +100,22 @@ async def delete_without_grace(kube: Kube, ref: ClaimRef, claim: ClaimRecord, re
     except ApiError:
         await _restore_grace(kube, claim)
         raise
+
+
+async def end_grace(kube: Kube, ref: ClaimRef, claim: ClaimRecord, removal: Removal, now: datetime) -> bool:
+    """Write on a claim that is being deleted already that the grace period of its node is over, and why.
+
+    ``claim`` was just read. The reason comes last, because it makes the node's workflow go on with a drain that pauses.
+
+    Returns:
+        False if its grace period was over, or the claim is gone.
+    """
+    if claim.is_forced(now):
+        return False
+    written = await annotate_claim(kube, ref, {labels.TERMINATION_TIMESTAMP: format_instant(now)}, claim.body)
+    if written:
+        await note_removal(kube, claim, removal)
+    return written
 
 
 async def _restore_grace(kube: Kube, claim: ClaimRecord) -> None:

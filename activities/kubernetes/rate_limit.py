@@ -19,8 +19,10 @@ class RequestClass(Enum):
 
     START = 8
     """Nodes that start, and everything that has no other class."""
-    LEAVE = 3
-    """Nodes that leave: cordon, drain, release."""
+    LEAVE = 4
+    """Nodes that leave, without their drains: cordon, terminate, release."""
+    EVICT = 3
+    """Drains. Each pod is a request, so in one class with them a cordon would wait behind the pods of all nodes."""
     EVENT = 1
     """Events, which nothing waits for."""
 

@@ -13,7 +13,7 @@ from activities.kubernetes.resources import NODES
 from activities.node.eviction import Evictor
 from activities.node.nodes import find_node, pods_on
 from activities.node.vanished import forget_pods, is_dead
-from activities.node.volumes import Heartbeat, Sleep, attached_volumes
+from activities.node.volumes import Sleep, attached_volumes
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DRAINED, VOLUMES_DETACHED
 from tenon.evolve import evolve
@@ -42,7 +42,6 @@ async def drain(
     recorder: EventPublisher,
     drain_input: DrainInput,
     now: Clock,
-    heartbeat: Heartbeat,
     sleep: Sleep = asyncio.sleep,
     idle_nodes: IdleNodes | None = None,
 ) -> DrainResult:
@@ -66,7 +65,6 @@ async def drain(
         name = node["metadata"]["name"]
         if drain_input.instance_gone and is_dead(node):
             node_pods = await pods_on(kube, name)
-            heartbeat(len(node_pods))
             deleted_pods = await forget_pods(kube, recorder, node, node_pods, drain_input.why)
             await _note_drained(kube, drain_input, now, claim, detached=False)
             return _with_pods(DrainResult(drained=True), evictor, deleted_pods)
@@ -75,7 +73,6 @@ async def drain(
         if not waited:  # the instance is terminated next, so read again to see pods that came a moment ago
             node_pods = await pods_on(kube, name)
             waited = decide.remaining_pods(node_pods, now(), drain_input.force_at)
-        heartbeat(len(waited))
         first = evictor is None
         evictor = evictor or Evictor(kube, recorder, node, drain_input)
         if waited:

@@ -26,6 +26,7 @@ from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.reasons import Reason
 from tenon.apis.validation import parse
 from tenon.ec2.families.own_kubelet import with_own_kubelet
+from tenon.ec2.launch.filters import NoImageError
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
 from tenon.messages.base import ClaimRef
@@ -128,6 +129,13 @@ class LaunchPreparation:
             return await self._parts.failures.unprepared(
                 claim, prepare_input.claim, view, LaunchWait(reason=CLASS_UNKNOWN, message=str(error))
             )
+        except NoImageError as error:
+            wait = LaunchWait(reason=nodeclaims.LAUNCH_FAILED, message=str(error))
+            if types_asked_for := claim.instance_types:  # the class has images for others
+                self._parts.breakers.refused(
+                    view.pool, wait.reason, wait.message, types_asked_for, node_class=claim.class_key
+                )
+            return await self._parts.failures.unprepared(claim, prepare_input.claim, view, wait)
         except ValueError as error:
             wait = LaunchWait(reason=nodeclaims.LAUNCH_FAILED, message=str(error))
             self._parts.breakers.refused(view.pool, wait.reason, wait.message)

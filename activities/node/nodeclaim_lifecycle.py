@@ -16,7 +16,7 @@ from activities.clock import utc_now
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.termination_batch import TERMINATED, Terminations
-from activities.heartbeat import paced_heartbeat, with_heartbeat
+from activities.heartbeat import with_heartbeat
 from activities.kubernetes import nodeclaims, nodepools
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
@@ -40,7 +40,7 @@ from tenon.apis.reasons import Reason, snake_case
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord, instance_id_of
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
-from tenon.messages.base import ActivityName
+from tenon.messages.base import ActivityName, ClaimRef
 from tenon.messages.launch import LaunchInput, LaunchResult, PrepareLaunchInput, PrepareLaunchResult
 from tenon.messages.node_steps import (
     BindResult,
@@ -266,13 +266,11 @@ class NodeActivities:
     @activity.defn(name=ActivityName.DRAIN)
     async def drain(self, drain_input: DrainInput) -> DrainResult:
         """Evict the pods in waves."""
-        with requests_as(RequestClass.LEAVE):
-            return await self._drain(drain_input)
+        with requests_as(RequestClass.EVICT):
+            return await with_heartbeat(self._drain(drain_input))
 
     async def _drain(self, drain_input: DrainInput) -> DrainResult:
-        result = await drain.drain(
-            self._kube, self._recorder, drain_input, utc_now, paced_heartbeat(), idle_nodes=self._idle.sentence
-        )
+        result = await drain.drain(self._kube, self._recorder, drain_input, utc_now, idle_nodes=self._idle.sentence)
         metrics.PODS_DRAINED.labels(drain_reason(drain_input.reason)).inc(result.evicted)
         if result.drained:
             metrics.NODES_DRAINED.labels(drain_input.pool).inc()
@@ -283,13 +281,14 @@ class NodeActivities:
     async def detach_volumes(self, detach_input: DetachInput) -> DetachResult:
         """Wait until the volumes of drained pods are detached."""
         with requests_as(RequestClass.LEAVE):
-            return await volumes.detach_volumes(self._kube, self._recorder, detach_input, utc_now, paced_heartbeat())
+            detaching = volumes.detach_volumes(self._kube, self._recorder, detach_input, utc_now)
+            return await with_heartbeat(detaching)
 
     @activity.defn(name=ActivityName.TERMINATE)
     async def terminate(self, terminate_input: TerminateInput) -> TerminateResult:
         """Terminate the instance and wait until EC2 reports that it is gone. Then release, if the input says so."""
         with requests_as(RequestClass.LEAVE):
-            result = await self._terminate(terminate_input)
+            result = await with_heartbeat(self._terminate(terminate_input))
             if not result.terminated or terminate_input.release is None:
                 return result
             try:
@@ -304,25 +303,24 @@ class NodeActivities:
         # A workflow that was asked to leave early may not know its instance, and the instance's tags may appear late.
         instance_id = terminate_input.instance_id or (claim.instance_id if claim is not None else "")
         if not instance_id:
-            instance = await with_heartbeat(living_instance(self._ec2, terminate_input.claim.name, claim, utc_now()))
+            instance = await living_instance(self._ec2, terminate_input.claim.name, claim, utc_now())
             if instance is None:
                 settled = terminate_input.search_until is None or utc_now() >= terminate_input.search_until
                 return TerminateResult(
                     terminated=settled, state="" if settled else "not found yet, and EC2 may show it later"
                 )
             instance_id = instance.id
-        read_claim = await with_heartbeat(self._boots.look(terminate_input.claim, instance_id))
-        marked = await nodeclaims.mark_instance_terminating(
-            self._kube, terminate_input.claim, utc_now, read_claim.body if read_claim is not None else None
-        )
+        read_claim = await self._boots.look(terminate_input.claim, instance_id)
+        mark = _TerminatingMark(self._kube, terminate_input.claim, read_claim)
         try:
-            state = await with_heartbeat(self._terminations.terminate(instance_id, TERMINATION_WAIT_SECONDS))
+            state = await self._terminations.terminate(instance_id, TERMINATION_WAIT_SECONDS, mark.write)
         except EC2Error:
             metrics.TERMINATION_FAILURES.labels(terminate_input.zone, "").inc()
             raise
         if state is None and await self._may_not_be_shown_yet(terminate_input):
             return TerminateResult(state="not visible in EC2 yet")
         if state in (None, TERMINATED):
+            marked = await mark.write()
             log.info("An instance terminated", extra={"nodeclaim": terminate_input.claim.name, "instance": instance_id})
             return TerminateResult(
                 terminated=True,
@@ -381,6 +379,29 @@ class NodeActivities:
             self.terminate,
             self.release,
         ]
+
+
+class _TerminatingMark:
+    """The condition InstanceTerminating of a NodeClaim.
+
+    EC2 may refuse for hours to terminate an instance. Its node uses up budgets and costs money until then, so the
+    condition waits until EC2 has accepted, or does not know the instance.
+    """
+
+    def __init__(self, kube: Kube, ref: ClaimRef, claim: ClaimRecord | None) -> None:
+        """``claim`` is the NodeClaim as it was just read, which saves a read."""
+        self._kube = kube
+        self._ref = ref
+        self._read_object = claim.body if claim is not None else None
+        self._written: ClaimRecord | None = None
+
+    async def write(self) -> ClaimRecord | None:
+        """Write the condition, unless it was written. Return the claim with it, or None if the claim is gone."""
+        if self._written is None:
+            self._written = await nodeclaims.mark_instance_terminating(
+                self._kube, self._ref, utc_now, self._read_object
+            )
+        return self._written
 
 
 def _count_end(release_input: ReleaseInput, policy: str, mode: str, terminating_since: datetime | None) -> None:

@@ -11,7 +11,7 @@ from temporalio import activity
 from activities import loggers, metrics
 from activities.clock import utc_now
 from activities.ec2.provider import Ec2Provider
-from activities.heartbeat import paced_heartbeat, with_heartbeat
+from activities.heartbeat import with_heartbeat
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaims import read_claim
@@ -59,8 +59,8 @@ class RebootActivities:
     @activity.defn(name=ActivityName.DRAIN_FOR_REBOOT)
     async def drain_for_reboot(self, drain_input: RebootDrainInput) -> RebootDrainResult:
         """Evict the pods in waves, without deleting any."""
-        with requests_as(RequestClass.LEAVE):
-            result = await drain_for_reboot(self._kube, self._recorder, drain_input, utc_now, paced_heartbeat())
+        with requests_as(RequestClass.EVICT):
+            result = await with_heartbeat(drain_for_reboot(self._kube, self._recorder, drain_input, utc_now))
         metrics.PODS_DRAINED.labels(drain_reason(Reason.UNHEALTHY)).inc(result.evicted)
         return result
 

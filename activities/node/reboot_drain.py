@@ -13,7 +13,7 @@ from activities.kubernetes.nodeclaims import Clock, read_claim
 from activities.node.drain import MAX_BLOCKED, MAX_POLL_SECONDS, POLL_SECONDS
 from activities.node.eviction import Evictor
 from activities.node.nodes import find_node, pods_on
-from activities.node.volumes import Heartbeat, Sleep
+from activities.node.volumes import Sleep
 from tenon.apis.reasons import Reason
 from tenon.messages.node_steps import DrainInput
 from tenon.messages.reboot import RebootDrainInput, RebootDrainResult
@@ -26,7 +26,6 @@ async def drain_for_reboot(
     recorder: EventPublisher,
     drain_input: RebootDrainInput,
     now: Clock,
-    heartbeat: Heartbeat,
     sleep: Sleep = asyncio.sleep,
 ) -> RebootDrainResult:
     """Evict pods until none is left, until ``until``, or for ``budget_seconds``. Report what is left and why."""
@@ -43,7 +42,6 @@ async def drain_for_reboot(
     pause, before = POLL_SECONDS, -1
     while True:
         waited = decide.remaining_pods(await pods_on(kube, name), now())
-        heartbeat(len(waited))
         seconds_left = min(ends) - now().timestamp()
         if not waited or seconds_left <= 0:
             blocked = grouped(evictor.blocked(waited))[:MAX_BLOCKED]

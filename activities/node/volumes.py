@@ -19,7 +19,6 @@ from tenon.messages.node_steps import DetachInput, DetachResult
 from tenon.node import drain
 from tenon.sentences import counted
 
-Heartbeat = Callable[..., None]
 Sleep = Callable[[float], Awaitable[None]]
 
 POLL_SECONDS = 2.0
@@ -78,7 +77,6 @@ async def detach_volumes(
     recorder: EventPublisher,
     detach_input: DetachInput,
     now: Clock,
-    heartbeat: Heartbeat,
     sleep: Sleep = asyncio.sleep,
 ) -> DetachResult:
     """Wait until the volumes are detached, ``budget_seconds`` have passed, or the grace period is over."""
@@ -90,7 +88,6 @@ async def detach_volumes(
     while node is not None:
         name = node["metadata"]["name"]
         attached = await attached_volumes(kube, name, now())
-        heartbeat(len(attached))
         if not attached:
             break
         text = f"{counted(len(attached), 'volume')} still attached to Node {name}: {', '.join(attached[:3])}"

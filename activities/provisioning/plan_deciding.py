@@ -39,6 +39,7 @@ from tenon.provisioning.problem import with_pool_reasons
 from tenon.provisioning.purchase import explanations
 from tenon.provisioning.refused_offerings import refused_for, with_refused_offerings
 from tenon.provisioning.shortage_waits import dear_nodes, elsewhere, held_back, without_dear_types
+from tenon.provisioning.types_without_image import with_types_without_image
 from tenon.scheduling.explanation.type_choice import AttemptedAt, TypeChoiceExplainer
 from tenon.scheduling.model import InstanceType, Plan, Problem
 from tenon.scheduling.pods.local_disks import lost_disks
@@ -160,6 +161,7 @@ class PlanDecider:
         pools, types_by_pool = solution.problem.pools, offers.types_by_pool
         pods = [pod for pod in solution.pods if pod.key not in waits]
         plan = await asyncio.to_thread(with_refused_offerings, plan, pods, pools, types_by_pool, solution.next_attempts)
+        plan = await asyncio.to_thread(with_types_without_image, plan, pods, pools, types_by_pool)
         lacked_quotas = await asyncio.to_thread(self._lacked_quotas, plan, pods, solution.problem, types_by_pool)
         left_out = {name: Obstacle(ObstacleKind.LAUNCHES, sentence(offers.breakers[name])) for name in offers.closed}
         return with_pool_reasons(plan, self._view, solution.pods, left_out, self._view), lacked_quotas

@@ -19,7 +19,7 @@ from activities.ec2.cluster import arn_of
 from activities.ec2.dry_runs import ALLOWED
 from activities.ec2.errors import INVALID_REGION, EC2Error, translated
 from activities.ec2.price_tables import PriceTableError
-from activities.ec2.pricing import Pricing
+from activities.ec2.pricing import Pricing, why_no_price_list
 from cli.diagnosis.finding import DoctorFinding, fault, ok, unknown, warning
 from tenon.apis import labels
 from tenon.ec2.refusals.errors import BAD_CREDENTIALS
@@ -162,7 +162,7 @@ def _rights(aws: Ec2, settings: Settings) -> list[DoctorFinding]:
         "DescribeSecurityGroups": lambda: aws.ec2.describe_security_groups(MaxResults=5),
         "DescribeInstances": lambda: aws.ec2.describe_instances(MaxResults=5),
         "DescribeImages": lambda: aws.ec2.describe_images(Owners=["self"]),
-        "DescribeInstanceTypes": lambda: aws.ec2.describe_instance_types(InstanceTypes=["m5.large"]),
+        "DescribeInstanceTypes": lambda: aws.ec2.describe_instance_types(MaxResults=5),
         "DescribeInstanceTypeOfferings": lambda: aws.ec2.describe_instance_type_offerings(MaxResults=5),
         "DescribeSpotPriceHistory": lambda: aws.ec2.describe_spot_price_history(MaxResults=5),
         "DescribeLaunchTemplates": lambda: aws.ec2.describe_launch_templates(MaxResults=5),
@@ -182,6 +182,7 @@ def _rights(aws: Ec2, settings: Settings) -> list[DoctorFinding]:
         )
     if not settings.isolated_vpc:
         calls["ListServiceQuotas"] = lambda: aws.service_quotas.list_service_quotas(ServiceCode="ec2", MaxResults=5)
+    if not why_no_price_list(aws.region, isolated=settings.isolated_vpc):
         calls["GetProducts"] = lambda: aws.pricing.get_products(ServiceCode="AmazonEC2", MaxResults=1)
     findings = []
     for operation, call in calls.items():

@@ -92,7 +92,7 @@ async def check_definitions(kube: Kube) -> list[DoctorFinding]:
     findings = []
     for name in MAIN_CRDS:
         installed = await kube.get(CRDS, name)
-        remedy = "run: kubectl apply --server-side -f deploy/crds"
+        remedy = "run: kubectl apply --server-side --force-conflicts -f deploy/crds"
         if installed is None:
             findings.append(fault("CRDs", f"{name} is not installed.", remedy))
         elif lacking := sorted(_fields(expected[name]) - _fields(installed)):

@@ -62,8 +62,8 @@ RIGHTS = (
     *_rights("", "nodes", "patch", "update", "delete"),
     *_rights("", "pods/eviction pods/binding", "create"),
     *_rights("", "pods", "delete"),
-    *_rights("", "events", "get", "create", "patch"),
-    *_rights("events.k8s.io", "events", "get", "create", "patch"),
+    *_rights("", "events", "get", "list", "create", "patch"),
+    *_rights("events.k8s.io", "events", "get", "list", "create", "patch"),
     *_rights("coordination.k8s.io", "leases", "list", names="karpenter-leader-election"),
     *_rights("authorization.k8s.io", "subjectaccessreviews", "create"),
     *_rights(

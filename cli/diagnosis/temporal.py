@@ -8,6 +8,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from cli.diagnosis.finding import DoctorFinding, fault, ok, unknown
 from worker.runtime.temporal.search_attributes import create_command, missing_search_attributes
 from worker.runtime.temporal.temporal_client import EncryptionKeysError, TemporalError, connect
+from worker.runtime.temporal.temporal_cloud import is_cloud
 from worker.runtime.temporal.version_routing import UNVERSIONED, Routing, VersionRouting, own_version
 from worker.runtime.temporal.worker_versions import DISABLED
 from worker.settings import Settings
@@ -33,6 +34,8 @@ async def check_temporal() -> list[DoctorFinding]:
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             remedy = f"run: temporal operator namespace create --namespace {namespace} --retention 72h"
+            if is_cloud(client):
+                remedy = "correct TEMPORAL_NAMESPACE, whose form is NAME.ACCOUNT, or run: tcld namespace create"
             return [fault(CHECK, f"Temporal at {address} has no namespace {namespace}.", remedy)]
         return [
             fault(CHECK, f"Temporal at {address} refuses to list workflows: {error.message}.", "check the credentials")
@@ -44,7 +47,9 @@ async def check_temporal() -> list[DoctorFinding]:
         return [*findings, unknown("search attributes", str(error))]
     if missing:
         names = ", ".join(key.name for key in missing)
-        remedy = f"start a worker that may add them, or run: {create_command(missing, namespace)}"
+        remedy = f"run: {create_command(missing, client)}"
+        if not is_cloud(client):
+            remedy = f"start a worker that may add them, or {remedy}"
         return [*findings, fault("search attributes", f"The namespace {namespace} lacks {names}.", remedy)]
     return [*findings, ok("search attributes", f"The namespace {namespace} has all of Tenon's search attributes.")]
 

@@ -25,6 +25,7 @@ from cli.fleet_view.watched_fleet import WatchedFleet
 from cli.fleet_view.workflow_control import ControlError, WorkflowControl
 from tenon.errors import TenonError
 from tenon.fleet.document import Fleet
+from tenon.sentences import listed
 
 SYNC_SECONDS = 60.0
 """Seconds to read the cluster once."""
@@ -142,7 +143,7 @@ async def watched_fleet(notes: Notes) -> AsyncIterator[WatchedFleet]:
         if watched.missing:
             notes.not_served = f"The cluster does not serve {' and '.join(watched.missing)}"
         if watched.forbidden:
-            notes.forbidden = f"You may not read {' and '.join(watched.forbidden)}, so they are not shown"
+            notes.forbidden = f"You may not read {listed(watched.forbidden)}, so they are not shown"
         watching = asyncio.create_task(watched.run(), name="watch the cluster")
         try:
             async with asyncio.timeout(SYNC_SECONDS):

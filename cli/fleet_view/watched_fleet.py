@@ -85,6 +85,7 @@ class WatchedFleet:
         self._unbound: dict[str, WatchedPod] = {}
         self._kept_rows: dict[str, _CachedRow] = {}
         self._reflectors: list[Reflector[Any]] = []
+        self._reads_events = False
         self.messages = Messages()
         self.prices = Prices()
         self.blocked: Collection[str] = ()
@@ -126,6 +127,7 @@ class WatchedFleet:
                 self._reflectors.append(Reflector(self._kube, resource, decode, table, watch_list=False))
             else:
                 self.missing.append(resource.plural)
+        self._reads_events = await self._may_read_events()
 
     async def _is_served(self, resource: Resource) -> bool:
         try:
@@ -142,12 +144,22 @@ class WatchedFleet:
             self.forbidden.append(resource.plural)
             return False
 
+    async def _may_read_events(self) -> bool:
+        """Whether events may be read, now or later. Some clusters keep them in a store of their own, which may fail."""
+        try:
+            return await self._may_be_read(resources.EVENTS)
+        except ApiError:
+            return True
+
     async def run(self) -> None:
         """Watch the cluster until cancelled."""
         async with asyncio.TaskGroup() as group:
             for reflector in self._reflectors:
                 group.create_task(reflector.run(), name=f"watch {reflector.plural}")
-            group.create_task(self._read_events(), name="read events")
+            if self._reads_events:
+                group.create_task(self._read_events(), name="read events")
+            else:
+                self.events_were_read.set()
 
     async def wait_synced(self) -> None:
         """Wait until everything has been read once."""
@@ -246,7 +258,7 @@ class WatchedFleet:
                 blocked = {key: str(event.get("message") or "") for key, event in events.items()}
                 events = await self._newest("FailedScheduling") if self._unbound else {}
                 pods = {key: why_waiting(event) for key, event in events.items()}
-            except ApiError:  # a person may not be allowed to read events, and the view is useful without them
+            except ApiError:  # the view is useful without what has happened since the last answer
                 pass
             else:
                 if (blocked, pods) != (self.messages.blocked, self.messages.pods):

@@ -125,6 +125,13 @@ def disruption_of(
             }
             for item in foreseen.forecast_times
         ],
+        consolidated_elsewhere=sorted(
+            candidate.node.node
+            for command in commands
+            if command.reason.traits.is_consolidation
+            for candidate in command.candidates
+            if candidate.node.claim not in shown_claims
+        ),
     )
     return SimulatedDisruption(part, situation)
 

@@ -9,6 +9,7 @@ from cli.simulating import builtin
 from cli.simulating.cluster import FiledCache
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.cost.split import ACCELERATORS
 from tenon.ec2.types.capacity_reservations import region_of
 from tenon.kube.offerings import OfferingKey
 from tenon.provisioning.refused_types import refusals_among
@@ -41,6 +42,15 @@ def catalogue_notes(
         if not pool.instance_types and not refusals_among(types, pool.requirements, refused):
             elsewhere = f"; {ONLY_BUILT_IN}" if _is_elsewhere(pool, types) else ""
             yield f"NodePool {pool.name}: {pool.why_lacking}{elsewhere}"
+    for name in _absent_accelerators(decision, types):
+        yield f"no type of the built-in catalogue has {name}, though EC2 sells some: name a fuller one with --catalog"
+
+
+def _absent_accelerators(decision: SolvedProblem, types: Sequence[InstanceType]) -> list[str]:
+    """The accelerators that pods without a place need, and no type has."""
+    waiting_pods = [pod for pod in decision.problem.pods if pod.key in decision.plan.unschedulable]
+    needed = {name for name in ACCELERATORS for pod in waiting_pods if pod.requests.get(name)}
+    return sorted(name for name in needed if not any(kind.capacity.get(name) for kind in types))
 
 
 def _is_elsewhere(pool: Pool, types: Sequence[InstanceType]) -> bool:

@@ -248,11 +248,15 @@ def _acts_now(document: Document) -> bool:
 
 
 def _forecast(console: Console, document: Document, node: str = "") -> None:
-    """When consolidation may act next, and what it would do then. It says nothing if it acts now.
+    """When consolidation may act next, and what it would do then. It says nothing if the commands shown are for now.
 
     ``node``: the only Node whose commands are shown; the others are counted.
     """
     if "forecast" not in document or _acts_now(document):
+        return
+    if elsewhere := document.get("consolidatedElsewhere", ()):
+        console.print("Next consolidation: now", highlight=False)
+        console.print(escape(f"  {node} stays; {first_few(elsewhere, 3)} would be removed"), highlight=False)
         return
     from tenon.disruption.commands.forecast_page import NOTHING_ENDS, next_consolidation_text  # only disruption has one
 

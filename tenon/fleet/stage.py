@@ -27,7 +27,7 @@ def stage_of(claim: ClaimRecord | None, node: NodeRecord | None) -> Stage:
 def _leaving_stage(claim: ClaimRecord, node: NodeRecord | None) -> Stage:
     if claim.terminating or node is None:
         return Stage.TERMINATING
-    if claim.is_true(VOLUMES_DETACHED):
+    if claim.condition(VOLUMES_DETACHED).get("status") in ("True", "False"):  # False: they are not waited for
         return Stage.TERMINATING
     if claim.is_true(DRAINED):
         return Stage.DETACHING

@@ -42,7 +42,7 @@ class ObservedClaim:
     node_name: str = ""
     deleted_at: datetime | None = None
     terminating: bool = False
-    """Its workflow is terminating the instance."""
+    """EC2 has accepted that its workflow terminates the instance, or does not know it."""
     finalizers: tuple[str, ...] = ()
     managed: bool = True
     """Tenon manages it. A claim of another controller only accounts for its own instance and Node."""

@@ -149,7 +149,7 @@ class ClaimRecord(ObjectRecord):
 
     @property
     def terminating(self) -> bool:
-        """Whether its workflow is terminating the instance."""
+        """Whether EC2 has accepted to terminate its instance, or does not know it any more."""
         return self.is_true(INSTANCE_TERMINATING)
 
     @property
@@ -247,6 +247,10 @@ class ClaimRecord(ObjectRecord):
     def termination_timestamp(self) -> datetime | None:
         """When the drain deletes all pods, whatever protects them; None if that was not recorded."""
         return parse_instant(self.annotations.get(labels.TERMINATION_TIMESTAMP))
+
+    def is_forced(self, now: datetime) -> bool:
+        """Whether it says that a drain of its node deletes all pods now, whatever protects them."""
+        return self.termination_timestamp is not None and self.termination_timestamp <= now
 
     @property
     def has_finalizer(self) -> bool:

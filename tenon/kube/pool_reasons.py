@@ -84,12 +84,12 @@ class Clause:
     obstacles: tuple[Obstacle, ...]
     """All of them must go."""
     refused: tuple[Obstacle, ...] = ()
-    """What EC2 refuses that the pod could use. The obstacles are then about what is left."""
+    """What EC2 refuses, or no image boots, that the pod could use. The obstacles are then about what is left."""
 
     @property
     def waits(self) -> bool:
         """Whether the NodePool would take the pod later: when EC2 has capacity, within its limits or by schedule."""
-        return bool(self.refused) or all(obstacle.kind in _WAITING for obstacle in self.obstacles)
+        return all(obstacle.kind in _WAITING for obstacle in self.refused or self.obstacles)
 
     @property
     def kind(self) -> ObstacleKind:

@@ -197,9 +197,8 @@ def _as_written(document: Document) -> str:
 def _faults(item: Item, converted: Converted | None) -> Sequence[Diagnostic]:
     """Return the faults that prevent an object's conversion to v1."""
     if not item.api_version and item.kind in KINDS:
-        return [
-            finding(item, FieldError("apiVersion", "is required, as a string: which version of {item.kind} is this?"))
-        ]
+        sentence = f"is required, as a string: which version of {item.kind} is this?"
+        return [finding(item, FieldError("apiVersion", sentence))]
     if is_karpenters(item) and (unknown := unknown_kind(item)):
         return [finding(item, FieldError(unknown[0], unknown[1]))]
     if is_settings(item.body):

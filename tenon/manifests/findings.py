@@ -33,6 +33,7 @@ from tenon.manifests.paths import Path, has, path_of, text_of, value_at
 from tenon.manifests.schemas import Schema, schema_of, unknown_fields, unknown_problem
 
 KUBELET = ("spec", "kubelet")
+_CLASS_NAME = ("spec", "template", "spec", "nodeClassRef", "name")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _MAX_NAME_LENGTH = 253
 _MAX_BYTES = 256 * 1024
@@ -134,12 +135,13 @@ def _unknown_kubelet_settings(body: Mapping[str, Any], problems: Sequence[FieldE
 
 
 def findings_of_conversion(item: Item, converted: Converted) -> list[Diagnostic]:
-    """Return the faults that prevent an older object's conversion to v1."""
-    problems = list(dict.fromkeys(problems_of_older(item, converted)))
+    """Return the faults that prevent an older object's conversion to v1, with those of its metadata, which stays."""
+    problems = list(dict.fromkeys([*metadata_problems(item.body), *problems_of_older(item, converted)]))
 
     def check(body: dict[str, Any]) -> list[FieldError]:
         alone = convert_batch([body])
-        return list(problems_of_older(Item(item.document, body, None), alone[0])) if alone else []
+        of_body = problems_of_older(Item(item.document, body, None), alone[0]) if alone else ()
+        return [*metadata_problems(body), *of_body]
 
     return _with_fixes(item, problems, schema_of(MODELS[item.kind, item.api_version]), {}, check)
 
@@ -212,7 +214,12 @@ def problems_of_older(item: Item, converted: Converted) -> Iterator[FieldError]:
         _, problems = parse(MODELS[manifest["kind"], manifest["apiVersion"]], checked_fields)
         moves = moves_of(item.kind, item.api_version, manifest["kind"])
         for problem in problems:
-            path = old_path(path_of(problem.path, manifest), moves)
+            new_path = path_of(problem.path, manifest)
+            if new_path == _CLASS_NAME and not item.name and has(item.body, ("spec", "provider")):
+                # The class of an inline provider has the name of the Provisioner.
+                yield FieldError("metadata.name", "is required", FaultKind.MISSING)
+                continue
+            path = old_path(new_path, moves)
             absent = 1 if problem.kind is FaultKind.MISSING else 0
             while path and not has(item.body, path[: len(path) - absent]):
                 path = path[:-1]

@@ -71,7 +71,13 @@ def unknown_problem(path: Path, known_names: Sequence[str]) -> FieldError:
     near = "group" if path[-1] == "apiVersion" and "group" in known_names else nearest(str(path[-1]), known_names)
     if near is None and len(known_names) == 1 and known_names[0] in _AMOUNTS:
         near = ".".join(map(str, (*path[-2:-1], known_names[0], path[-1])))
-    return FieldError(text_of(path), f"is not a field here: {f'did you mean {near}?' if near else 'leave it out'}")
+    if near is not None:
+        advice = f"did you mean {near}?"
+    elif "metadata" in known_names and path[-1] in _METADATA:
+        advice = "it belongs to metadata, so indent it"
+    else:
+        advice = "leave it out"
+    return FieldError(text_of(path), f"is not a field here: {advice}")
 
 
 def choices_at(schema: Schema, path: Path) -> Sequence[str]:

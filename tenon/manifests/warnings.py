@@ -11,15 +11,18 @@ from typing import Any
 from croniter import CroniterBadDateError, croniter
 
 from tenon.apis import labels
-from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.ec2nodeclass import MAX_TAGS, EC2NodeClass
 from tenon.apis.kubelet import expressions_in
+from tenon.apis.legacy.amis import FIRST_VERSION_WITHOUT_AL2
 from tenon.apis.legacy.config_maps import is_settings
 from tenon.apis.legacy.conversion import PROVISIONER_NAME, Note
 from tenon.apis.legacy.global_settings import convert_settings
+from tenon.apis.legacy.global_tags import refused_by_ec2
 from tenon.apis.managed import manages_pool
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse, unknown_values
 from tenon.ec2.families import family_of
+from tenon.ec2.launch.tags import instance_tags
 from tenon.ec2.nodeclass.expressions_check import GATE_IS_OFF
 from tenon.kube.requirements import hint
 from tenon.manifests.autofix import Fix, fixed_line
@@ -27,7 +30,7 @@ from tenon.manifests.batch_conversion import is_older
 from tenon.manifests.documents import Diagnostic, Item
 from tenon.manifests.field_moves import moves_of, old_path
 from tenon.manifests.kinds import is_karpenters
-from tenon.manifests.paths import Path, leaves, path_of, text_of
+from tenon.manifests.paths import Path, has, leaves, path_of, text_of
 from tenon.manifests.text_edits import SERVED_INSTEAD, SERVED_NO_MORE, Edit, edits_of
 from tenon.manifests.yaml_scalars import UnreadableDocumentError, plain_value
 from tenon.provisioning.pool_overlap import overlapping, sentence
@@ -61,7 +64,7 @@ NO_DATE = (
     "no date matches {0!r}, so this budget can never be in force, and Tenon allows no disruption because of it: name a "
     "day that exists"
 )
-
+NO_AL2 = f"AL2 has no images from Kubernetes {FIRST_VERSION_WITHOUT_AL2} on: use {{0}} there"
 NOT_OF_TYPES = (
     "minValues count only labels that instance types have, and none has {0}, so this NodePool launches no node unless "
     "MIN_VALUES_POLICY is BestEffort: remove minValues"
@@ -104,6 +107,8 @@ def warnings_of(sound: Sound, classes: Collection[str]) -> Iterator[Diagnostic]:
                 if (node_class := parse(EC2NodeClass, manifest)[0]) is not None:
                     node_classes.setdefault(node_class.metadata.name, node_class)
                     yield from _root_volume(item, manifest, node_class)
+                    yield from _images_that_end(item, node_class)
+                    yield from _tags_that_ec2_refuses(item, node_class)
     for name, others in overlapping([pool for _, pool in pools.values()], node_classes.get).items():
         yield _warning(pools[name][0], ("metadata", "name"), sentence(others))
 
@@ -216,6 +221,39 @@ def _root_volume(item: Item, manifest: Mapping[str, Any], node_class: EC2NodeCla
                 f"{family.ephemeral_device}: remove rootVolume"
             )
             yield _warning(item, path, sentence)
+
+
+def _images_that_end(item: Item, node_class: EC2NodeClass) -> Iterator[Diagnostic]:
+    """Warn about the AL2 images that AWS publishes, which end with a Kubernetes version.
+
+    An older object that names no family gets no warning: Tenon, which serves it, uses AL2023 from that version on.
+    """
+    alias = node_class.spec.alias
+    if alias is None or alias.family != "AL2":
+        return
+    old_field = old_path(("spec", "amiFamily"), moves_of(item.kind, item.api_version, "EC2NodeClass"))
+    older = is_older(item.body)
+    path = old_field if older else ("spec", "amiSelectorTerms", 0, "alias")
+    if has(item.body, path):
+        yield _warning(item, path, NO_AL2.format("AL2023" if older else "al2023@latest"))
+
+
+def _tags_that_ec2_refuses(item: Item, node_class: EC2NodeClass) -> Iterator[Diagnostic]:
+    """Warn about tags that the API server accepts, although EC2 refuses every launch with them."""
+    path = old_path(("spec", "tags"), moves_of(item.kind, item.api_version, "EC2NodeClass"))
+    if not has(item.body, path):
+        return
+    for tag, value in node_class.spec.tags.items():
+        if has(item.body, (*path, tag)) and (why := refused_by_ec2(tag, value)):
+            yield _warning(item, (*path, tag), f"EC2 refuses this tag, and so every launch with it: {why}")
+    own = len(node_class.spec.tags)
+    every = len(instance_tags("cluster", node_class, "pool", "claim", "token"))
+    if every > MAX_TAGS:
+        sentence = (
+            f"EC2 takes {MAX_TAGS} tags of an instance, and these are {every} with the {every - own} that Tenon adds, "
+            f"so it refuses every launch: remove {every - MAX_TAGS}"
+        )
+        yield _warning(item, path, sentence)
 
 
 def _warning(item: Item, path: Path, sentence: str, fix: Fix | None = None) -> Diagnostic:

@@ -38,15 +38,22 @@ def next_expiry(state: NodeState) -> datetime | None:
 def asks_before_it_expires(state: NodeState, now: datetime) -> bool:
     """Return whether the node, if its time has come, must ask whether its NodePool makes expired nodes wait.
 
-    Only live nodes ask: budgets count no others.
+    A node that has never been live does not ask: budgets do not count it.
     """
     due = next_expiry(state)
-    return state.stage is Stage.LIVE and bool(state.pool) and due is not None and now >= due
+    return _has_been_live(state) and bool(state.pool) and due is not None and now >= due
+
+
+def _has_been_live(state: NodeState) -> bool:
+    """Return whether the node is live, or reboots, or becomes live again after a reboot."""
+    if state.stage is Stage.INITIALIZING:
+        return bool(state.reboots) or state.expiry_waits_until is not None
+    return state.stage in (Stage.LIVE, Stage.REBOOTING)
 
 
 def may_expire(state: NodeState, event: ExpirationResult, now: datetime) -> NodeState:
     """Leave, or wait for a disruption command and ask again later, because the NodePool may change meanwhile."""
-    if not state.expired or state.stage is not Stage.LIVE:
+    if not state.expired or state.stage.leaving:
         return state
     state = evolve(state, expired=False)
     if not (event.waits or event.frozen):

@@ -79,6 +79,11 @@ def next_step(state: NodeState, now: datetime) -> Step:
             )
         case Stage.REGISTERING if state.check_now:
             return Run(ActivityName.REGISTER, _node_input(state), _instance_text(state))
+        case Stage.LIVE if state.disrupted:
+            return Run(ActivityName.WITHDRAW, _node_input(state), f"{state.node_name} stays")
+        case Stage.INITIALIZING | Stage.LIVE | Stage.REBOOTING if state.expired:
+            expiration_input = ExpirationInput(claim=state.claim, pool=state.pool, expired_at=expiry(state))
+            return Run(ActivityName.CHECK_EXPIRATION, expiration_input, f"may a node of {state.pool} leave at once?")
         case Stage.INITIALIZING if state.check_now:
             binds = bool(state.planned_pods and not state.pods_were_bound)
             initialize_input = InitializeInput(**_node_input(state).model_dump(), binds=binds)
@@ -93,17 +98,9 @@ def next_step(state: NodeState, now: datetime) -> Step:
                 ActivityName.BIND, _node_input(state), f"{counted(state.planned_pods, 'pod')} -> {state.node_name}"
             )
         case Stage.LIVE:
-            if state.disrupted:
-                return Run(ActivityName.WITHDRAW, _node_input(state), f"{state.node_name} stays")
-            if state.expired:
-                expiration_input = ExpirationInput(claim=state.claim, pool=state.pool, expired_at=expiry(state))
-                return Run(
-                    ActivityName.CHECK_EXPIRATION, expiration_input, f"may a node of {state.pool} leave at once?"
-                )
             if state.spread_until is not None:
                 return Wait(state.spread_until, LEAVES_OVERDUE)
-            expires_at = next_expiry(state)
-            return Wait(expires_at, EXPIRES if expires_at == expiry(state) else ASKS_AGAIN)
+            return _wait_for_expiry(state)
         case Stage.REBOOTING if state.reboot is not None:
             return reboot_step(state, state.reboot, _node_input(state), now)
         case Stage.CORDONING | Stage.DRAINING | Stage.DETACHING | Stage.TERMINATING | Stage.RELEASING:
@@ -111,15 +108,20 @@ def next_step(state: NodeState, now: datetime) -> Step:
         case Stage.ENDED:
             return End()
         case _:
-            expires_at = expiry(state)
+            expires_at = next_expiry(state)
             if state.deadline is not None and expires_at is not None and expires_at < state.deadline:
-                return Wait(expires_at, EXPIRES)
+                return _wait_for_expiry(state)
             if state.stage is Stage.REGISTERING:
                 looks_at = _usual_start(state, now)
                 return Wait(state.deadline, NO_NODE_JOINS if looks_at is None else STARTS_LATE, looks_at=looks_at)
             return Wait(
                 state.deadline, "Then Tenon checks the node again", slack=timedelta() if state.checks else FIRST_CHECK
             )
+
+
+def _wait_for_expiry(state: NodeState) -> Wait:
+    expires_at = next_expiry(state)
+    return Wait(expires_at, EXPIRES if expires_at == expiry(state) else ASKS_AGAIN)
 
 
 def _usual_start(state: NodeState, now: datetime) -> datetime | None:

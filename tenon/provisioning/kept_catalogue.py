@@ -27,7 +27,7 @@ class KeptOffering(msgspec.Struct, array_like=True, frozen=True, gc=False):
     reservation_interruptible: str
 
 
-class KeptType(msgspec.Struct, frozen=True):
+class KeptType(msgspec.Struct, frozen=True, omit_defaults=True):
     """An instance type."""
 
     name: str
@@ -35,6 +35,7 @@ class KeptType(msgspec.Struct, frozen=True):
     capacity: Resources
     overhead: Resources
     offerings: list[KeptOffering]
+    has_image: bool = True
 
 
 class KeptCatalogue(msgspec.Struct, frozen=True):
@@ -91,7 +92,8 @@ def types_in(catalogue: KeptCatalogue, changes: Iterable[Change]) -> list[Instan
                     counted_at=change.counted_at if change else 0.0,
                 )
             )
-        types.append(InstanceType(kind.name, kind.requirements, kind.capacity, kind.overhead, tuple(offerings)))
+        parts = kind.requirements, kind.capacity, kind.overhead, tuple(offerings)
+        types.append(InstanceType(kind.name, *parts, has_image=kind.has_image))
     return types
 
 
@@ -108,4 +110,4 @@ def _type(kind: InstanceType) -> KeptType:
         )
         for offering in kind.offerings
     ]
-    return KeptType(kind.name, kind.requirements, kind.capacity, kind.overhead, offerings)
+    return KeptType(kind.name, kind.requirements, kind.capacity, kind.overhead, offerings, kind.has_image)

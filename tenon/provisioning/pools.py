@@ -17,6 +17,7 @@ from tenon.kube.pool_reasons import Obstacle, ObstacleKind
 from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.kube.taints import of_model
 from tenon.provisioning.refused_types import NOTHING_REFUSED, refusals_among
+from tenon.provisioning.types_without_image import allowed_without_image, image_obstacle, is_sold
 from tenon.resources import Resources, parse_resources
 from tenon.scheduling.explanation.label_values_text import beyond_subnets, format_values, listed
 from tenon.scheduling.model import InstanceType, Offering, Pool
@@ -59,7 +60,8 @@ def scheduling_pool(
 
     Args:
         pool: the NodePool.
-        instance_types: what its class can buy. Offerings that EC2 refused are marked as unavailable.
+        instance_types: those of its class. Offerings that EC2 refused are marked as unavailable, and so are those of
+            types that no image of the class boots.
         usage: what its nodes and claims use of its limits.
         zones: the zones in which its class has subnets, if known.
         refused: what EC2 refused, with the time when plans try it again.
@@ -69,8 +71,13 @@ def scheduling_pool(
     allowed = [kind for kind in instance_types if is_available(kind, requirements)]
     lacking: tuple[Obstacle, ...] = ()
     if not allowed:
-        refusals = refusals_among(instance_types, requirements, refused)
-        lacking = refusals or (Obstacle(ObstacleKind.REQUIREMENTS, why_no_type(requirements, instance_types, zones)),)
+        lacking = (
+            refusals_among(instance_types, requirements, refused)
+            or image_obstacle(
+                spec.node_class_ref.name, instance_types, allowed_without_image(instance_types, requirements)
+            )
+            or (Obstacle(ObstacleKind.REQUIREMENTS, why_no_type(requirements, instance_types, zones)),)
+        )
     return Pool(
         name=pool.metadata.name,
         requirements=requirements,
@@ -94,10 +101,7 @@ def instance_type_requirement(names: Sequence[str]) -> Requirement:
 
 def is_available(kind: InstanceType, requirements: Requirements) -> bool:
     """True if a node with these requirements may be of this type, in a zone and capacity type that is on sale."""
-    if not kind.requirements.intersects(requirements):
-        return False
-    zones, capacity_types = requirements.get(labels.ZONE), requirements.get(labels.CAPACITY_TYPE)
-    return any(zones.has(offer.zone) and capacity_types.has(offer.capacity_type) for offer in _on_sale(kind))
+    return is_sold(kind, requirements, _on_sale(kind))
 
 
 def why_no_type(requirements: Requirements, types: Sequence[InstanceType], zones: frozenset[str]) -> str:

@@ -8,22 +8,15 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tenon.apis import labels
 from tenon.kube.node_affinity import accepts_pool
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.kube.pool_reasons import Obstacle
-from tenon.kube.requirements import Requirements
-from tenon.kube.taints import untolerated
+from tenon.provisioning.pool_market import MAX_KINDS, PoolMarket, kind_of
 from tenon.provisioning.refused_types import Refused, RefusedType, obstacles_of, refused_types_of
-from tenon.resources import NODES, fits
+from tenon.resources import fits
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Plan, Pool, Problem
-from tenon.scheduling.offerings.hourly_cost import COSTS
-
-MAX_KINDS = 50
-"""For how many kinds of pods a plan looks up what EC2 refuses: each takes milliseconds for each NodePool."""
-_ANYTHING = Requirements({})
+from tenon.scheduling.model import InstanceType, Plan, Pool, Problem
 
 
 def with_refused_offerings(
@@ -54,7 +47,7 @@ def with_refused_offerings(
         for pool in pools
         if (refused_types := refused_types_of(types_by_pool.get(pool.name, ()), refused))
     ]
-    waiting = [(pod, _kind(pod)) for pod in pods if pod.key in plan.unschedulable and not pod.unsupported]
+    waiting = [(pod, kind_of(pod)) for pod in pods if pod.key in plan.unschedulable and not pod.unsupported]
     kinds: dict[object, Pod] = {}
     for pod, kind in waiting:
         if len(kinds) < MAX_KINDS:
@@ -108,7 +101,7 @@ def refused_for(
         for pool in pools
         if (types := types_by_pool.get(pool.name, ())) and (refused_types := refused_types_of(types, refused))
     ]
-    kinds = dict(zip(map(_kind, waiting), waiting, strict=True))
+    kinds = dict(zip(map(kind_of, waiting), waiting, strict=True))
     return frozenset(
         key
         for pod in list(kinds.values())[:MAX_KINDS]
@@ -118,44 +111,20 @@ def refused_for(
     )
 
 
-def _kind(pod: Pod) -> object:
-    """What pods have in common that the same nodes fit."""
-    return pod.required_terms, pod.volume_terms, pod.tolerations, tuple(sorted(pod.requests.items()))
-
-
-class _Market:
+class _Market(PoolMarket):
     """A NodePool with the types of which EC2 refuses something."""
 
     def __init__(self, pool: Pool, types: Sequence[InstanceType], refused_types: Sequence[RefusedType]) -> None:
-        self.pool = pool
-        self._types = types
+        super().__init__(pool, types)
         self._refused_types = refused_types
-        self._room = {
-            name: limit - pool.usage.get(name, 0)
-            for name, limit in (pool.limits or {}).items()
-            if name != NODES and name not in COSTS
-        }
-        self._labels = frozenset({labels.INSTANCE_TYPE, *OFFERING_KEYS}).union(*(kind.requirements for kind in types))
 
     def refusals(self, pod: Pod) -> Iterator[OfferingKey]:
         """Yield the refusals of the offerings that the pod could use."""
-        if untolerated(pod.tolerations, self.pool.taints):
-            return
-        own = self.pool.of_nodes
-        terms = [
-            pod_term
-            for term in pod.required_terms or (_ANYTHING,)
-            for of_volumes in pod.volume_terms or (_ANYTHING,)
-            if own.allow(pod_term := term.with_(of_volumes), self._labels)
-        ]
-        node_requirements = [own.with_(term) for term in terms]
-        for refused_type in self._refused_types:
-            if fits(pod.requests, refused_type.room) and self._is_within_limits(refused_type.kind):
+        node_requirements = self.node_requirements(pod)
+        for refused_type in self._refused_types if node_requirements else ():
+            if fits(pod.requests, refused_type.room) and self.is_within_limits(refused_type.kind):
                 for requirements in node_requirements:
                     yield from refused_type.refusals(requirements)
-
-    def _is_within_limits(self, kind: InstanceType) -> bool:
-        return all(kind.capacity.get(name, 0) <= room for name, room in self._room.items())
 
     def obstacles(self, pods: Sequence[Pod]) -> dict[str, tuple[Obstacle, ...]]:
         """Say why nodes of the pool could not take the pods even if EC2 refused nothing, by the key of the pod.
@@ -164,7 +133,8 @@ class _Market:
         """
         kinds = [
             replace(kind, offerings=tuple(replace(offering, available=True) for offering in kind.offerings))
-            for kind in self._types
+            for kind in self.types
+            if kind.has_image
         ]
         allowed = [kind for kind in kinds if kind.requirements.intersects(self.pool.requirements)]
         if not pods or not allowed:

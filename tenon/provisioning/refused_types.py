@@ -50,12 +50,12 @@ def refusals_among(types: Iterable[InstanceType], requirements: Requirements, re
 
 
 def refused_types_of(types: Iterable[InstanceType], refused: Refused) -> list[RefusedType]:
-    """Return the types that EC2 refuses, with the offerings that it refuses."""
+    """Return the types that EC2 refuses, with the offerings that it refuses. Those that no image boots are left out."""
     refused_types = []
     for kind in types:
         offerings = [
             (offering, keys)
-            for offering in kind.offerings
+            for offering in (kind.offerings if kind.has_image else ())
             if not offering.available and (keys := _refusals(kind, offering, refused))
         ]
         if offerings:

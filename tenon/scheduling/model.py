@@ -89,6 +89,8 @@ class InstanceType:
     capacity: Resources
     overhead: Resources
     offerings: tuple[Offering, ...]
+    has_image: bool = True
+    """Whether an image of the EC2NodeClass boots it. If not, its offerings are unavailable, for new nodes only."""
 
     @property
     def allocatable(self) -> Resources:

@@ -20,6 +20,7 @@ from tenon.ec2.commitments.coverage import NO_COVERAGE, Coverage
 from tenon.ec2.commitments.pools import with_commitments
 from tenon.ec2.families.own_kubelet import with_own_kubelet
 from tenon.ec2.refusals.unavailable import next_attempt_of
+from tenon.ec2.types.bootable_types import without_images
 from tenon.ec2.types.capacity_reservations import Places, with_reservations
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
@@ -34,6 +35,7 @@ from tenon.provisioning.refused_offerings import with_refused_offerings
 from tenon.provisioning.shortage_waits import dear_nodes, elsewhere, held_back, without_dear_types
 from tenon.provisioning.solving import solve_with_buffers
 from tenon.provisioning.static_capacity import usable_static_pools
+from tenon.provisioning.types_without_image import with_types_without_image
 from tenon.rollout.revisions import class_key
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import InstanceType, Plan, Problem
@@ -186,7 +188,8 @@ def _with_waits(problem: Problem, question: PlanQuestion, pools_with_types: Pool
 
     def solved(problem: Problem) -> Plan:
         plan = solve_with_buffers(problem, tables=tables)
-        return with_refused_offerings(plan, problem.pods, problem.pools, types, question.refused)
+        plan = with_refused_offerings(plan, problem.pods, problem.pools, types, question.refused)
+        return with_types_without_image(plan, problem.pods, problem.pools, types)
 
     plan = solved(problem)
     prices = TypeChoiceExplainer(problem, types, partial(next_attempt_of, question.refused))
@@ -204,7 +207,10 @@ def sold(pools: Sequence[NodePool], cluster: PlannedCluster, question: PlanQuest
 def _types_of(node_class: EC2NodeClass, question: PlanQuestion) -> Sequence[InstanceType]:
     own = question.types_of(node_class) if question.types_of is not None else question.types
     types, reserved = in_zones_of(node_class, own), question.reserved
-    return with_reservations(types, node_class, reserved.places, reserved.claims) if reserved is not None else types
+    if reserved is not None:
+        types = with_reservations(types, node_class, reserved.places, reserved.claims)
+    amis = node_class.status.amis
+    return without_images(types, amis) if amis else types
 
 
 def _class_of(pool: NodePool, cluster: PlannedCluster) -> EC2NodeClass:

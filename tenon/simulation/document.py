@@ -32,6 +32,7 @@ _PARTS = (
     "disruption",
     "staying",
     "forecast",
+    "consolidatedElsewhere",
     "rollouts",
     "hourlyCosts",
 )
@@ -52,6 +53,8 @@ class DisruptionPart:
     """The waves of NodeRollouts, by NodePool with nodes of an earlier version."""
     forecast: Sequence[Document]
     """The next times at which consolidation may act, and what it would do; empty if it acts now, or never by itself."""
+    consolidated_elsewhere: Sequence[str] = ()
+    """The nodes that consolidation would remove now by commands that are left out, because one node was asked."""
 
 
 class LowerBounds(NamedTuple):
@@ -110,6 +113,11 @@ def plan_document(
         "disruption": list(disruption.commands) if disruption is not None else [],
         **({} if disruption is None else {"staying": list(disruption.staying)}),
         **({} if disruption is None else {"forecast": list(disruption.forecast)}),
+        **(
+            {"consolidatedElsewhere": list(disruption.consolidated_elsewhere)}
+            if disruption is not None and disruption.consolidated_elsewhere
+            else {}
+        ),
         **({"rollouts": list(disruption.rollouts)} if disruption is not None and disruption.rollouts else {}),
         **({"hourlyCosts": costs} if (costs := hourly_costs(problem, plan)) else {}),
         "totals": {

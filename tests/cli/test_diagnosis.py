@@ -80,7 +80,7 @@ async def test_a_crd_that_lacks_a_field_is_named_with_the_field(kube: FakeKube) 
     (finding,) = await kubernetes.check_definitions(kube)  # type: ignore[arg-type]
     assert finding.state is FindingState.WARNING
     assert finding.sentence == "nodepools.karpenter.sh is older than this Tenon: it lacks v1 spec.replicas."
-    assert "kubectl apply --server-side -f deploy/crds" in finding.remedy
+    assert "kubectl apply --server-side --force-conflicts -f deploy/crds" in finding.remedy
 
 
 async def test_a_missing_crd_is_a_fault() -> None:
@@ -251,6 +251,40 @@ def test_aws016_a_missing_right_to_zonal_shifts_is_named(server: Server, without
     (wrong,) = [finding for finding in checked(server, enable_zonal_shift=True) if finding.state is FindingState.FAULT]
     assert "allow arc-zonal-shift:GetManagedResource" in wrong.sentence
     assert states(checked(server))["rights in AWS"] is FindingState.OK
+
+
+class Allowing:
+    """Every service of AWS, as one that allows each call but those that a test refuses. Notes the calls."""
+
+    region = "us-gov-west-1"
+
+    def __init__(self, **codes: str) -> None:
+        self.codes = codes
+        self.calls: dict[str, dict[str, Any]] = {}
+        self.ec2 = self.eks = self.ssm = self.service_quotas = self.pricing = self
+
+    def __getattr__(self, name: str) -> Callable[..., dict[str, Any]]:
+        def call(**arguments: Any) -> dict[str, Any]:
+            self.calls[name] = arguments
+            if name in self.codes:
+                raise ClientError({"Error": {"Code": self.codes[name], "Message": "refused"}}, name)
+            return {}
+
+        return call
+
+
+def test_aws133_govcloud_has_no_price_list_whose_right_could_be_missing() -> None:
+    """Its credentials are none for the price list, which is of another partition."""
+    govcloud = Allowing(get_products="UnrecognizedClientException")
+    (finding,) = aws._rights(govcloud, Settings(cluster_name="sandbox"))  # type: ignore[arg-type]
+    assert (finding.check, finding.state) == ("rights in AWS", FindingState.OK)
+
+
+def test_the_right_to_read_instance_types_is_tried_without_the_name_of_one() -> None:
+    """No type is in every region."""
+    region = Allowing()
+    aws._rights(region, Settings(cluster_name="sandbox"))  # type: ignore[arg-type]
+    assert region.calls["describe_instance_types"] == {"MaxResults": 5}
 
 
 def prices(server: Server, **settings: Any) -> DoctorFinding:

@@ -41,6 +41,17 @@ def test_help_names_every_flag_and_cuts_nothing(path: tuple[str, ...]) -> None:
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 
+def test_only_commands_that_read_standard_input_offer_it() -> None:
+    """The playground reads its manifests more than once."""
+    offered = {
+        path: "standard input" in " ".join(CliRunner().invoke(app, [path, "-h"], env=NARROW).stdout.split())
+        for path in ("simulate", "playground")
+    }
+    assert offered == {"simulate": True, "playground": False}
+    refused = CliRunner().invoke(app, ["playground", "-f", "-"], env=NARROW)
+    assert refused.exit_code == 2
+
+
 def test_the_list_of_commands_has_the_first_sentence_of_each() -> None:
     commands_help = {path[0]: command.get_short_help_str(limit=1000) for path, command in ALL.items() if len(path) == 1}
     assert commands_help == {name: command.sentence for name, command in COMMANDS.items()}

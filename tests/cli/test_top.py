@@ -279,11 +279,11 @@ def test_nodepools_by_schedule_have_a_line_each(tmp_path: Path) -> None:
 
 def test_what_a_person_may_not_read_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = varied_fleet()
-    fake.forbidden = {FREEZES, ROLLOUTS}
+    fake.forbidden = {FREEZES, ROLLOUTS, EVENTS}
     with serving_fleet(fake, tmp_path) as path:
         monkeypatch.setenv("KUBECONFIG", str(path))
         document = json.loads(CliRunner().invoke(app, ["top", "-o", "json", "--no-aws"]).stdout)
-    assert "You may not read disruptionfreezes and noderollouts, so they are not shown" in document["notes"]
+    assert "You may not read disruptionfreezes, noderollouts, and events, so they are not shown" in document["notes"]
     assert len(document["nodes"]) == 10
 
 

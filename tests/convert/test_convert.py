@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.convert.running import convert, validate
+from tests.validate.findings import BETA
 
 PROVISIONER = """# my first one
 apiVersion: karpenter.sh/v1alpha5
@@ -182,6 +183,44 @@ def test_all_faults_are_reported_at_once() -> None:
     assert lines == {item["path"] for item in checked}
     assert {"spec.ttlSecondsAfterEmpty", "spec.weight", "spec.taints[0].effect", "spec.colour"} <= lines
     assert len(answer.lines) == len(checked)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        (PROVISIONER.replace("  name: default\nspec", "name: default\nspec"), "metadata.name"),
+        (PROVISIONER.replace("name: default", "name: ProdPool", 1), "metadata.name"),
+        (TEMPLATE.replace("  name: default", "  labels: {a: b}"), "metadata.name"),
+        (BETA.replace("name: default", "name: Prod_Pool", 1), "metadata.name"),
+        (BETA.replace("  name: default", "  name: default\n  labels: {-a: b}", 1), "metadata.labels[-a]"),
+    ],
+)
+def test_an_object_whose_name_or_labels_the_api_server_refuses_is_not_printed(text: str, path: str) -> None:
+    answer = convert("-f", "-", stdin=text)
+    assert (answer.status, answer.out) == (2, "")
+    checked = validate("-f", "-", "-o", "json", stdin=text).document["faults"]
+    assert path in {item["path"] for item in checked}
+    assert [line.split(": ")[1] for line in answer.lines] == [item["path"] for item in checked]
+
+
+def test_a_generated_name_is_a_name() -> None:
+    answer = convert("-f", "-", stdin=PROVISIONER.replace("  name: default\nspec", "  generateName: web-\nspec"))
+    assert (answer.status, answer.lines) == (0, [])
+    assert "generateName: web-" in answer.out
+
+
+def test_a_provisioner_without_a_version_is_asked_for_it_by_its_kind() -> None:
+    answer = convert("-f", "-", stdin=PROVISIONER.replace("apiVersion: karpenter.sh/v1alpha5\n", ""))
+    assert (answer.status, answer.out) == (2, "")
+    assert answer.lines[0].endswith("apiVersion: is required, as a string: which version of Provisioner is this?")
+
+
+def test_the_alias_of_al2_says_where_it_ends() -> None:
+    text = PROVISIONER.replace("providerRef:\n    name: default", "provider: {instanceProfile: p}")
+    answer = convert("-f", "-", stdin=text)
+    assert answer.status == 0
+    sentence = "is the alias al2@latest now: AL2 has no images from Kubernetes 1.33 on, so use al2023@latest there"
+    assert sentence in " ".join(answer.out.replace("\n  #", "").split())
 
 
 def test_what_comes_to_nothing_leaves_no_file_and_no_list(tmp_path: Path) -> None:

@@ -51,10 +51,16 @@ def template(name: str = "default", **spec: object) -> str:
 
 
 @pytest.mark.parametrize("text", NOT_ONE_LINE)
-def test_a_name_cannot_end_the_comment_that_contains_it(text: str) -> None:
-    body = yaml.safe_load(settled(template(text)))
-    assert body["metadata"]["name"] == text
+def test_a_launch_template_cannot_end_the_comment_that_names_it(text: str) -> None:
+    body = yaml.safe_load(settled(template(launchTemplate=text, securityGroupSelector=None, instanceProfile=None)))
     assert body["kind"] == "EC2NodeClass"
+    assert "launchTemplate" not in body["spec"]
+
+
+@pytest.mark.parametrize("text", NOT_ONE_LINE)
+def test_a_name_of_several_lines_is_refused_on_one_line(text: str) -> None:
+    answer = convert("-f", "-", stdin=template(text))
+    assert (answer.status, answer.out, len(answer.lines)) == (2, "", 1)
 
 
 @pytest.mark.parametrize("text", NOT_ONE_LINE)

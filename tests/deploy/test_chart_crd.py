@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -13,6 +16,9 @@ import yaml
 
 from sandbox import helm
 from sandbox.cluster import Sandbox
+from tenon.apis.versions.definitions import conversion_patch
+from worker.webhook.definitions import SERVICE_PORT
+from worker.webhook.server import PATH
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy" / "chart-crd"
@@ -75,6 +81,45 @@ def test_the_webhook_is_the_service_of_the_other_release() -> None:
 def test_an_address_of_the_webhook_takes_the_place_of_the_service() -> None:
     bodies = rendered("--set", "webhook.url=https://10.0.0.1:9443/convert")
     assert [client_config(bodies[name]) for name in WEBHOOK] == [{"url": "https://10.0.0.1:9443/convert"}] * 3
+
+
+def test_with_the_place_of_the_other_release_the_leader_has_nothing_to_correct() -> None:
+    """Otherwise it and a tool that applies the CRDs again, such as Argo CD, undo each other's changes."""
+    text = helm.template(CHART.parent / "chart", "--namespace=kube-system", "--set=settings.clusterName=orders")
+    services = [document for document in yaml.safe_load_all(text) if document and document["kind"] == "Service"]
+    ports = {service["metadata"]["name"]: [port["port"] for port in service["spec"]["ports"]] for service in services}
+    place = {"name": "tenon", "namespace": "kube-system", "path": PATH, "port": SERVICE_PORT}
+    assert SERVICE_PORT in ports[place["name"]]
+    bodies = rendered("--namespace=kube-system")
+    of_url = rendered(f"--set=webhook.url=https://10.0.0.1:9443{PATH}")
+    for name in WEBHOOK:
+        for body, way in (bodies[name], {"service": place}), (of_url[name], {"url": f"https://10.0.0.1:9443{PATH}"}):
+            client_config(body)["caBundle"] = "QQ=="  # the leader writes it, and the chart leaves it out
+            assert conversion_patch(body, way, "QQ==") is None
+
+
+def test_the_documents_say_how_to_install_with_gitops() -> None:
+    item = (ROOT / "deploy" / "README.md").read_text().partition("\n- With GitOps, ")[2].partition("\n\n")[0]
+    values = yaml.safe_load((CHART / "values.yaml").read_text())["webhook"]
+    for part in (
+        "chart-crd",
+        "skipCrds: true",
+        *(f"webhook.{name}" for name in ("serviceName", "serviceNamespace", "url")),
+    ):
+        assert f"`{part}`" in item
+        assert part.removeprefix("webhook.") in values or "webhook" not in part
+
+
+def test_the_notes_name_every_crd_that_an_uninstalled_release_leaves(tmp_path: Path) -> None:
+    """Helm renders notes only with a cluster, so here they are a manifest."""
+    copy = shutil.copytree(CHART, tmp_path / "chart")
+    notes = copy / "templates" / "NOTES.txt"
+    (copy / "templates" / "notes.yaml").write_text(
+        "metadata: {name: notes}\nnotes: |\n" + indent(notes.read_text(), "  ")
+    )
+    notes.unlink()
+    (command,) = re.findall(r"kubectl delete crd (.*)", str(rendered(chart=copy)["notes"]["notes"]))
+    assert sorted(command.split()) == sorted(written())
 
 
 @pytest.mark.parametrize("wrong", ["webhook.enabled=false", "webhook.servicename=x", "crds.keep=false"])

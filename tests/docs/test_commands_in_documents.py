@@ -131,6 +131,33 @@ def test_a_value_that_no_chart_has_is_found() -> None:
     assert list(faulty_set(code, frozenset({"NODE_CHARGE"}))) == ["settings.batchDuration"]
 
 
+NEW_CLUSTER = ROOT / "docs" / "eks.md"
+CRDS_APPLIED = re.compile(r"kubectl apply --server-side (?:--force-conflicts )?-f \S*crds\b")
+
+
+def test_crds_of_helm_or_karpenter_are_applied_over_by_force() -> None:
+    """Helm owns the fields of those that it made, and the leader some of the webhook: without force, both conflict."""
+    sources = [path for folder in ("cli", "deploy") for path in (ROOT / folder).rglob("*") if path.is_file()]
+    texts = {path: path.read_text(errors="ignore") for path in {*sources, *DOCUMENTS} - {NEW_CLUSTER}}
+    commands = {name_of(path): CRDS_APPLIED.findall(text) for path, text in texts.items()}
+    assert {"cli/diagnosis/kubernetes.py", "deploy/chart/templates/NOTES.txt"} <= {
+        name for name, lines in commands.items() if lines
+    }
+    assert [name for name, lines in commands.items() if any("--force-conflicts" not in line for line in lines)] == []
+
+
+def test_the_removal_of_everything_spares_the_objects_of_eks_auto_mode() -> None:
+    """They are of the same kinds, so `--all` and the CRDs mean them too."""
+    section = (
+        text_of(ROOT / "docs" / "operations.md").partition("\n## How do I remove Tenon?\n")[2].partition("\n## ")[0]
+    )
+    before, command, _ = section.partition("    kubectl delete nodepools --all")
+    assert command
+    assert "EKS Auto Mode" in before
+    features = text_of(ROOT / "docs" / "features.md").partition("\n## Can Tenon run next to EKS Auto Mode?\n")[2]
+    assert "(operations.md#how-do-i-remove-tenon)" in features.partition("\n## ")[0]
+
+
 def test_many_commands_are_found() -> None:
     operations = text_of(ROOT / "docs" / "operations.md")
     assert len([words for code in code_of(operations) for words in commands_of(code)]) > 50

@@ -7,12 +7,13 @@ chart 1.6 and its server need: without one of them a pod of Temporal does not st
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.docs.documents import ROOT
+from tests.docs.documents import DOCUMENTS, ROOT, name_of, text_of
 from tests.docs.recipes import written_files
 
 PAGE = ROOT / "docs" / "eks.md"
@@ -105,6 +106,25 @@ def test_no_command_relies_on_a_shell_that_splits_the_words_of_a_variable() -> N
         if re.search(r"(?<![\"=\w/.-])\$[A-Z_]+(?=\s|$)", re.sub(r'"[^"]*"', "", line))
     ]
     assert unquoted == []
+
+
+def test_no_command_names_the_partition_of_ordinary_regions() -> None:
+    """In GovCloud and China, AWS refuses such an ARN."""
+    assert "arn:aws:" not in PAGE.read_text()
+
+
+def test_irsa_takes_the_role_from_an_output_of_the_stack() -> None:
+    (output,) = re.findall(r"OutputKey=='(\w+)'", PAGE.read_text())
+    outputs = re.findall(r"^  (\w+):$", (ROOT / "deploy" / "aws" / "cloudformation.yaml").read_text(), re.MULTILINE)
+    assert output in outputs
+    (name,) = re.findall(r"`module\.tenon\.(\w+)`", PAGE.read_text())
+    assert f'output "{name}"' in (ROOT / "deploy" / "aws" / "terraform" / "outputs.tf").read_text()
+
+
+@pytest.mark.parametrize("document", [path for path in DOCUMENTS if "arn:aws:" in text_of(path)], ids=name_of)
+def test_an_arn_of_ordinary_regions_comes_with_the_other_partitions(document: Path) -> None:
+    sentence = "In GovCloud and China, write `aws-us-gov` or `aws-cn` in place of `aws` in `arn:aws:`."
+    assert sentence in " ".join(text_of(document).split())
 
 
 def test_an_instance_profile_made_by_hand_is_removed_before_the_stack_that_has_its_role() -> None:

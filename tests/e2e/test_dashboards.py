@@ -231,6 +231,7 @@ async def test_series_of_temporal_do_not_change_with_the_leader(
 ) -> None:
     """Each leader serves a task queue of its own, whose name has a random part."""
     prefix = f"tenon-{sandbox.cluster_name}"
-    queues = {prefix, *(f"{prefix}-{lane}" for lane in ("draining", "ending", "plan", "plan-leader", "teardown"))}
+    lanes = "cordoning", "draining", "ending", "plan", "plan-leader", "teardown"
+    queues = {prefix, *(f"{prefix}-{lane}" for lane in lanes)}
     scraped = server.get("label/task_queue/values")
     assert set(scraped) == queues

@@ -12,7 +12,7 @@ from activities.ec2.images import PARAMETER_SECONDS, Images
 from tenon.apis.ami_families import AMIFamily
 from tenon.ec2.families import FAMILIES
 from tenon.ec2.families.amis import Image, UnsupportedAliasError, described_image, newest_per_requirements
-from tenon.ec2.launch.request import images_by_type
+from tenon.ec2.types.bootable_types import images_by_type
 from tests.ec2.samples import AMD, ARM, GPU, instance_type, node_class
 
 EKS = "/aws/service/eks/optimized-ami"

@@ -12,9 +12,11 @@ from activities.ec2.launch import fleet_parameters
 from tenon.apis.common import SelectorRequirement
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeclaim import NodeClaim
+from tenon.ec2.launch.filters import NoImageError, NoOfferingError
 from tenon.ec2.launch.request import LaunchPlan, best_subnets, client_token, plan_launch
 from tenon.ec2.types.capacity import NodeSettings
-from tenon.ec2.types.instance_types import Prices, build
+from tenon.ec2.types.instance_types import Prices, build, without
+from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements
 from tenon.scheduling.model import InstanceType
 from tests.ec2.samples import AMD, ARM, CLUSTER, GPU, ZONES, instance_type, item, node_claim, node_class
@@ -57,6 +59,30 @@ def test_gpu_claims_boot_the_gpu_image() -> None:
     """AWS-109."""
     claim = node_claim(requests={"nvidia.com/gpu": "1"})
     assert [template.image_id for template in planned(claim).request.templates] == [GPU]
+
+
+def refused(*names: str) -> list[InstanceType]:
+    """The types while EC2 refuses all offerings of these."""
+    kinds = ("spot", "on-demand")
+    return without(TYPES, {OfferingKey(kind, name, zone) for kind in kinds for name in names for zone in ZONES})
+
+
+def test_a_claim_that_no_image_boots_says_so_and_blames_no_capacity() -> None:
+    """The class may have got other images since the plan. What EC2 refuses at the moment does not matter then."""
+    amd_only = node_class({"amis": [ami.to_dict() for ami in node_class().status.amis if ami.id == AMD]})
+    on_arm = node_claim(("kubernetes.io/arch", "In", ["arm64"]))
+    for types in (TYPES, refused("t4g.small")):
+        with pytest.raises(NoImageError, match=rf"^no image of EC2NodeClass default \({AMD}\) boots arm64$"):
+            plan_launch(on_arm, amd_only, CLUSTER, types, FREE, 1)
+    with_gpu = node_claim(requests={"nvidia.com/gpu": "1"})
+    with pytest.raises(NoImageError, match=rf"^no image of EC2NodeClass default \({AMD}\) boots g4dn.xlarge$"):
+        plan_launch(with_gpu, amd_only, CLUSTER, TYPES, FREE, 1)
+
+
+def test_a_claim_with_a_type_that_an_image_boots_waits_for_its_capacity() -> None:
+    amd_only = node_class({"amis": [ami.to_dict() for ami in node_class().status.amis if ami.id == AMD]})
+    with pytest.raises(NoOfferingError, match="can be bought"):
+        plan_launch(node_claim(), amd_only, CLUSTER, refused("m5.large", "m6i.2xlarge"), FREE, 1)
 
 
 @pytest.mark.parametrize(

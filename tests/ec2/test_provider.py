@@ -20,7 +20,9 @@ from activities.ec2.instances import Instances
 from activities.ec2.launch import Launcher
 from activities.ec2.launch_templates import LaunchTemplates
 from activities.ec2.provider import Ec2Provider
-from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.ec2nodeclass import AMI, EC2NodeClass
+from tenon.apis.labels import ARCH, LEARNED_MEMORY
+from tenon.ec2.launch.filters import NoImageError
 from tenon.evolve import evolve
 from tenon.kube.claim_record import instance_id_of
 from tenon.kube.offerings import OfferingKey
@@ -70,6 +72,65 @@ def test_a_changed_class_gets_its_own_types(provider: Ec2Provider, ready_class: 
     """AWS-063: the same name with other kubelet settings is planned with other figures."""
     changed = node_class(ready_class.status.to_dict(), role="KarpenterNodeRole-sandbox", kubelet={"maxPods": 7})
     assert {instance_type.capacity["pods"] for instance_type in provider.instance_types(changed)} == {7}
+
+
+def test_types_without_room_for_the_prefixes_of_a_class_are_left_out(
+    provider: Ec2Provider, ready_class: EC2NodeClass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A t3.nano has two addresses on each interface. In an IPv6 cluster there are no such prefixes."""
+
+    def names() -> set[str]:
+        return {kind.name for kind in provider.instance_types(prefixed)}
+
+    prefixed = node_class(ready_class.status.to_dict(), role="KarpenterNodeRole-sandbox", ipPrefixCount=4)
+    assert provider.cluster.ipv4
+    assert "t3.nano" not in names()
+    assert "m5.large" in names()
+    monkeypatch.setattr(provider, "cluster", replace(provider.cluster, service_cidr="fd00::/108", dns_ip=""))
+    assert "t3.nano" in names()
+
+
+def with_amis(ready_class: EC2NodeClass, suffix: str, *archs: str) -> EC2NodeClass:
+    """The class with an image for each architecture."""
+    amis = [
+        AMI.model_validate(
+            {"id": f"ami-{arch}{suffix}", "requirements": [{"key": ARCH, "operator": "In", "values": [arch]}]}
+        )
+        for arch in archs
+    ]
+    return evolve(ready_class, status=evolve(ready_class.status, amis=amis))
+
+
+def test_types_that_no_image_boots_are_listed_with_their_prices_and_not_for_sale(
+    provider: Ec2Provider, ready_class: EC2NodeClass
+) -> None:
+    """Nodes of such a type run already, and keep their price."""
+    amd_only = {kind.name: kind for kind in provider.instance_types(with_amis(ready_class, "-1", "amd64"))}
+    all_types = {kind.name: kind for kind in provider.instance_types(with_amis(ready_class, "-1", "amd64", "arm64"))}
+    assert amd_only.keys() == all_types.keys()
+    assert not any(offering.available for offering in amd_only["t4g.small"].offerings)
+    prices = [offering.price for offering in all_types["t4g.small"].offerings]
+    assert [offering.price for offering in amd_only["t4g.small"].offerings] == prices
+    assert all(offering.available for offering in [*amd_only["m5.large"].offerings, *all_types["t4g.small"].offerings])
+
+
+def test_aws033_a_newer_image_of_the_same_kind_gives_the_same_types(
+    provider: Ec2Provider, ready_class: EC2NodeClass
+) -> None:
+    """The scheduling engine remembers what it computed for a list."""
+    first = provider.instance_types(with_amis(ready_class, "-1", "amd64"))
+    assert provider.instance_types(with_amis(ready_class, "-2", "amd64")) is first
+    learned = evolve(
+        ready_class,
+        metadata=evolve(ready_class.metadata, annotations={LEARNED_MEMORY: '{"ami-amd64-1": {"t4g.small": 1000}}'}),
+    )
+    types = {kind.name: kind for kind in provider.instance_types(with_amis(learned, "-1", "amd64"))}
+    assert not types["t4g.small"].has_image, "what nodes teach changes nothing about the images"
+
+
+def test_a_claim_that_no_image_boots_is_no_want_of_capacity(provider: Ec2Provider, ready_class: EC2NodeClass) -> None:
+    with pytest.raises(NoImageError, match=r"^no image of EC2NodeClass default \(ami-amd64-1\) boots arm64$"):
+        request_for(provider, with_amis(ready_class, "-1", "amd64"), "arm", (TYPE, "In", ["t4g.small"]))
 
 
 def test_launch_find_and_end(provider: Ec2Provider, server: Server, clients: Ec2, ready_class: EC2NodeClass) -> None:

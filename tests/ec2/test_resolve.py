@@ -131,7 +131,7 @@ IAM_CALLS = ("GetInstanceProfile", "ListInstanceProfiles", "CreateInstanceProfil
 
 
 def test_set22_an_isolated_vpc_needs_no_iam(clients: Ec2, server: Server) -> None:
-    """IAM has no VPC endpoint, so the class names its profile, and EC2 says whether it exists."""
+    """Nothing asks IAM, so the class names its profile, and EC2 says whether it exists."""
     isolated = Ec2Provider(clients, describe_cluster(clients, "sandbox"), isolated=True)
     for action in IAM_CALLS:
         server.world.faults.add(Fault(action=action, code="ServiceUnavailable", status=503, count=None))

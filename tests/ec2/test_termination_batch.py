@@ -91,6 +91,51 @@ async def test_one_refused_instance_does_not_fail_the_others() -> None:
     assert await ended(machines, ["i-1", "i-2", "i-3"]) == ["terminated", denied, None]
 
 
+async def test_a_caller_learns_that_ec2_accepted_before_the_instance_is_gone() -> None:
+    """Not if EC2 refuses, or does not know the instance."""
+    machines = Machines()
+    answers: dict[str, str | EC2Error | None] = {
+        "i-shuts-down": "shutting-down",
+        "i-ends-at-once": "terminated",
+        "i-protected": EC2Error("OperationNotPermitted", "it is protected"),
+        "i-unknown": None,
+    }
+    machines.refusal = answers.__getitem__
+    accepted: list[str] = []
+    terminations = Terminations(machines, pause=at_once)
+
+    async def terminate(name: str) -> str | None:
+        async def note() -> None:
+            accepted.append(name)
+
+        state = await terminations.terminate(name, 60, note)
+        accepted.append(f"{name} is gone")
+        return state
+
+    await asyncio.gather(*map(terminate, answers), return_exceptions=True)
+    assert sorted(accepted) == [
+        "i-ends-at-once",
+        "i-ends-at-once is gone",
+        "i-shuts-down",
+        "i-shuts-down is gone",
+        "i-unknown is gone",
+    ]
+    assert accepted.index("i-shuts-down") < accepted.index("i-shuts-down is gone")
+
+
+async def test_a_throttled_termination_is_not_accepted_yet() -> None:
+    machines = Machines()
+    answers: list[str | EC2Error] = ["shutting-down", ThrottledError("RequestLimitExceeded", "slow down")]
+    machines.refusal = lambda _: answers.pop()
+    requests_then: list[int] = []
+
+    async def note() -> None:
+        requests_then.append(len(machines.requests))
+
+    assert await Terminations(machines, pause=at_once).terminate("i-1", 60, note) == "terminated"
+    assert requests_then == [2]
+
+
 async def test_more_than_a_filter_takes_are_looked_at_in_turn() -> None:
     machines = Machines(looks=1)
     names = [f"i-{number:03}" for number in range(450)]

@@ -115,10 +115,10 @@ async def test_fifty_nodes_that_leave_share_their_lists(crowd: None, kube: Kube,
     began = clock()
 
     async def leave(name: str) -> None:
-        drained = await drain(kube, recorder, DrainInput(**wanted(name)), _now, _silent)
+        drained = await drain(kube, recorder, DrainInput(**wanted(name)), _now)
         assert (drained.drained, drained.evicted, drained.volumes_attached) == (True, 1, 1)
         detach_input = DetachInput(**wanted(name, budget_seconds=10.0))
-        assert not (await detach_volumes(kube, recorder, detach_input, _now, _silent)).detached
+        assert not (await detach_volumes(kube, recorder, detach_input, _now)).detached
 
     await asyncio.gather(*(leave(name) for name in NAMES))
     assert 0 < lists[VOLUMEATTACHMENTS.path()] <= (clock() - began) / PAUSE_SECONDS + 2
@@ -141,7 +141,3 @@ async def test_fifty_claims_without_a_named_node_share_their_lists(
 
 def _now() -> datetime:
     return datetime.now(UTC)
-
-
-def _silent(*_: object) -> None:
-    """No heartbeat."""

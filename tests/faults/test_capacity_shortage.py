@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -64,6 +65,12 @@ def price(claim: Object) -> float:
     return price
 
 
+async def on_usual_node(pool: Pool, usual: float) -> bool:
+    """Whether the pool has settled on one node without a mark, which costs no more than twice the usual price."""
+    (claim,) = await pool.settled(1)
+    return price(claim) <= 2 * usual and not mark(claim)
+
+
 @pytest.mark.usefixtures("shortage")
 async def test_wsh01_what_a_shortage_says_and_which_nodes_it_leaves(
     make_pool: MakePool, observe: Observe, ec2: Ec2Admin, tenon: Run
@@ -114,9 +121,9 @@ async def test_wsh01_what_a_shortage_says_and_which_nodes_it_leaves(
         await buys.gone(dear["metadata"]["name"], within=MARKET_IS_BACK)
         for pool in (buys, waits):
             await pool.running(1)
-            (cheap,) = await pool.settled(1)
-            assert price(cheap) <= 2 * usual
-            assert not mark(cheap)
+        # A type is avoided for three minutes from its own refusal: those that are back first may not be the cheapest.
+        await until(partial(on_usual_node, buys, usual), within=MARKET_IS_BACK)
+        assert await on_usual_node(waits, usual)
         assert len(waits.instances()) == 1
         for pool in (buys, waits):
             await pool.scale(0)

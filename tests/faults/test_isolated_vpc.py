@@ -1,4 +1,4 @@
-"""A VPC without internet: IAM has no VPC endpoint, and nodes are bought with the profile that their class names."""
+"""A VPC without internet: nothing asks IAM, and nodes are bought with the profile that their class names."""
 
 from __future__ import annotations
 

@@ -186,6 +186,32 @@ def test_the_example_of_a_shop_is_placed_whole() -> None:
     assert "spot prices of the built-in catalogue are estimates" in answer.err
 
 
+def test_an_accelerator_that_the_built_in_catalogue_lacks_is_named(tmp_path: Path) -> None:
+    """It has no type with an AMD GPU. Of those with NVIDIA's, none has enough CPU for the other pod."""
+    file = tmp_path / "input.yaml"
+    gpus = {"amd": ("amd.com/gpu", "500m"), "nvidia": ("nvidia.com/gpu", "5000")}
+    pods = (
+        POD.replace("alone", name).replace("500m", cpu).replace("resources: {", f"resources: {{limits: {{{gpu}: 1}}, ")
+        for name, (gpu, cpu) in gpus.items()
+    )
+    file.write_text("".join([POOL, *pods]))
+    note = "no type of the built-in catalogue has amd.com/gpu, though EC2 sells some: name a fuller one with --catalog"
+    answer = command("-f", str(file), "-o", "json")
+    assert answer.plan["totals"]["unschedulable"] == 2
+    assert [line for line in answer.err.splitlines() if "/gpu" in line] == [f"note: {note}"]
+    assert "built-in" not in simulate(tmp_path, file.read_text()).err
+
+
+def test_the_pods_of_the_guide_for_eks_take_more_nodes_than_one_as_it_says(tmp_path: Path) -> None:
+    file = tmp_path / "inflate.yaml"
+    file.write_text(Path("examples/inflate.yaml").read_text().replace("replicas: 0", "replicas: 10"))
+    options = [f"-f{name}" for name in ("examples/ec2nodeclass.yaml", "examples/nodepool.yaml", str(file))]
+    totals = command(*options, "-o", "json").plan["totals"]
+    assert (totals["pods"], totals["unschedulable"]) == (10, 0)
+    says_several = "the ten pods on their nodes, of which there may be more than one" in Path("docs/eks.md").read_text()
+    assert (totals["nodes"] > 1) is says_several
+
+
 @pytest.mark.integration
 def test_two_processes_print_the_same_bytes(tmp_path: Path) -> None:
     """No order of a set or hash shows in the output."""

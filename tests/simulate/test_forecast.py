@@ -67,6 +67,14 @@ def test_consolidation_that_comes_now_or_never_by_itself_has_no_time(tmp_path: P
     assert "Next consolidation: none, unless something changes. Nothing that keeps the nodes ends by itself." in text
 
 
+def test_a_node_that_stays_hears_which_others_consolidation_removes_now(tmp_path: Path) -> None:
+    text = sentences(disrupted(tmp_path, SHARED, "--node", "n2", form="table"))
+    assert text.endswith("Next consolidation: now n2 stays; n1 would be removed")
+    assert disrupted(tmp_path, SHARED, "--node", "n2").plan["consolidatedElsewhere"] == ["n1"]
+    assert "Next consolidation" not in sentences(disrupted(tmp_path, SHARED, "--node", "n1", form="table"))
+    assert "consolidatedElsewhere" not in disrupted(tmp_path, SHARED).plan
+
+
 def test_the_forecast_knows_when_a_request_to_keep_a_node_ends(tmp_path: Path) -> None:
     """`tenon node keep n1 --for 90m`. Until then the other node stays too, because a pod may not be moved."""
     cluster = PATIENT + claimed({"tenon.sh/keep-until": "2026-01-01T13:30:00Z"})

@@ -53,6 +53,35 @@ def scratch(gibibytes: int) -> str:
     return "\n---\n" + json.dumps(body)
 
 
+def with_image(*archs: str) -> str:
+    """A class with an image for each architecture, as a live cluster has it."""
+    amis = [
+        {"id": f"ami-{arch}", "requirements": [{"key": labels.ARCH, "operator": "In", "values": [arch]}]}
+        for arch in archs
+    ]
+    return class_document({"amis": amis})
+
+
+def test_a_plan_buys_only_types_that_an_image_of_the_class_boots(tmp_path: Path) -> None:
+    """c6g is the cheapest family of the catalogue."""
+    pods = deployment(replicas=1)
+    (arm_claim,) = simulate(tmp_path, POOL + pods + class_document()).plan["nodeClaims"]
+    (amd_claim,) = simulate(tmp_path, POOL + pods + with_image("amd64")).plan["nodeClaims"]
+    (mixed_claim,) = simulate(tmp_path, POOL + pods + with_image("amd64", "arm64")).plan["nodeClaims"]
+    assert arm_claim["instanceTypes"][0].startswith("c6g.")
+    assert mixed_claim["instanceTypes"] == arm_claim["instanceTypes"]
+    assert amd_claim["instanceTypes"]
+    assert not any(name.startswith("c6g.") for name in amd_claim["instanceTypes"])
+
+
+def test_a_pod_that_no_image_of_the_class_boots_says_so(tmp_path: Path) -> None:
+    on_arm = deployment(replicas=1, nodeSelector={labels.ARCH: "arm64"})
+    plan = simulate(tmp_path, POOL + on_arm + with_image("amd64")).plan
+    assert plan["nodeClaims"] == []
+    (entry,) = plan["unschedulable"]
+    assert entry["reason"].startswith("NodePool default: no image of EC2NodeClass default boots arm64: ")
+
+
 def test_raid0_gives_pods_the_instance_store(tmp_path: Path) -> None:
     text = POOL_OF_FAMILIES + scratch(60)
     plan = built_in(tmp_path, text + class_document(instanceStorePolicy="RAID0")).plan

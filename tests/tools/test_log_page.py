@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from activities import log_fields
@@ -13,6 +15,11 @@ def test_a_message_is_on_the_page_with_its_logger_level_and_fields() -> None:
     lifecycle = page.partition("\n## controller.nodeclaim.lifecycle\n")[2].partition("\n## ")[0]
     assert "| A NodeClaim initialized | INFO | `nodeclaim`, `node` |" in lifecycle
     assert "| A node was deleted | INFO | `nodeclaim`, `node`, `reason` |" in lifecycle
+
+
+def test_each_level_of_a_line_is_named_as_one_of_the_field_level() -> None:
+    levels = {level for line in log_lines() for level in line.level.split(" or ")}
+    assert levels == set(re.findall(r"[A-Z]+", log_fields.FIXED["level"]))
 
 
 def test_messages_and_fields_that_come_from_tables_and_functions_are_read_too() -> None:

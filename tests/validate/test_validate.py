@@ -10,6 +10,8 @@ import yaml
 from rich.console import Console
 
 from cli.validate import show
+from tenon.apis.legacy.amis import FIRST_VERSION_WITHOUT_AL2
+from tenon.ec2.families import al2
 from tenon.manifests.checking import check
 from tenon.manifests.warnings import NOT_OF_TYPES
 from tests.convert.running import validate
@@ -41,6 +43,31 @@ def test_a_group_that_is_mistyped_is_no_kind_of_others() -> None:
 def test_an_unknown_field_without_a_similar_name_gets_no_suggestion() -> None:
     ((line, path, reason, fixed),) = faults(POOL.replace("  template:", "  colour: red\n  template:"))
     assert (line, path, reason, fixed) == (6, "spec.colour", "is not a field here: leave it out", [])
+
+
+NAMELESS = PROVISIONER.replace("  name: default\nspec", "name: default\nspec")
+
+
+@pytest.mark.parametrize("provider", ["providerRef: {name: default}", "provider: {instanceProfile: p}"])
+def test_a_name_at_the_depth_of_metadata_is_to_be_indented_and_is_the_only_cause(provider: str) -> None:
+    """The class of an inline provider has the name of the Provisioner."""
+    assert [fault[:3] for fault in faults(NAMELESS.replace("providerRef: {name: default}", provider))] == [
+        (3, "metadata.name", "is required"),
+        (4, "name", "is not a field here: it belongs to metadata, so indent it"),
+    ]
+
+
+def test_labels_of_a_template_belong_to_its_metadata() -> None:
+    ((line, path, reason, _),) = faults(POOL.replace("  template:\n", "  template:\n    labels: {a: b}\n"))
+    assert (line, path) == (7, "spec.template.labels")
+    assert reason == "is not a field here: it belongs to metadata, so indent it"
+
+
+def test_the_class_of_an_inline_provider_needs_a_name_that_is_known() -> None:
+    text = NAMELESS.replace("name: default\nspec", "  generateName: a-\nspec", 1)
+    inline = text.replace("providerRef: {name: default}", "provider: {instanceProfile: p}")
+    assert [fault[1:3] for fault in faults(inline)] == [("metadata.name", "is required")]
+    assert faults(text) == []
 
 
 def test_every_fault_of_a_document_is_reported_at_once() -> None:
@@ -148,6 +175,64 @@ def test_sch031_min_values_that_no_instance_type_can_meet_are_warned_of() -> Non
     (warning,) = warnings(pool.replace("KEY", "example.com/team"))
     assert warning == (pool[: pool.index("KEY")].count("\n") + 1, NOT_OF_TYPES.format("example.com/team"))
     assert warnings(pool.replace("KEY", "karpenter.k8s.aws/instance-family")) == []
+
+
+ALIAS = "amiSelectorTerms: [{alias: al2023@latest}]"
+AL2_ENDS = "AL2 has no images from Kubernetes 1.33 on: use {} there"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "instead"),
+    [
+        (CLASS.replace("al2023@latest", "al2@v20240807"), 7, "al2023@latest"),
+        (CLASS.replace("/v1\n", "/v1beta1\n").replace(ALIAS, "amiFamily: AL2"), 7, "AL2023"),
+        (PROVISIONER.replace("providerRef: {name: default}", "provider: {amiFamily: AL2}"), 6, "AL2023"),
+    ],
+    ids=["v1", "v1beta1", "Provisioner"],
+)
+def test_images_of_al2_are_warned_of_because_they_end_with_kubernetes_1_32(text: str, line: int, instead: str) -> None:
+    assert [warning for warning in warnings(text) if "AL2" in warning[1]] == [(line, AL2_ENDS.format(instead))]
+    assert al2.has_images("1.32")
+    assert not al2.has_images(FIRST_VERSION_WITHOUT_AL2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CLASS.replace(ALIAS, "amiFamily: AL2\n  amiSelectorTerms: [{id: ami-1}]"),
+        PROVISIONER.replace("providerRef: {name: default}", "provider: {instanceProfile: p}"),
+    ],
+    ids=["own images", "no family, for which Tenon uses AL2023"],
+)
+def test_other_images_of_al2_are_not_warned_of(text: str) -> None:
+    assert [reason for _, reason in warnings(text) if "AL2" in reason] == []
+
+
+def tagged(*tags: str) -> str:
+    return CLASS + "  tags:\n" + "".join(f"    {tag}\n" for tag in tags)
+
+
+def test_tags_that_ec2_takes_on_no_launch_are_warned_of_each_on_its_line() -> None:
+    text = tagged("team: a", "aws:eks:cluster-name: b", f"long: {'x' * 257}", f"{'k' * 129}: b", f"fits: {'x' * 256}")
+    refused = "EC2 refuses this tag, and so every launch with it"
+    assert warnings(text) == [
+        (12, f"{refused}: names that begin with aws: are those of AWS"),
+        (13, f"{refused}: EC2 takes 128 characters of a name and 256 of a value"),
+        (14, f"{refused}: EC2 takes 128 characters of a name and 256 of a value"),
+    ]
+    provider = "provider: {instanceProfile: p, tags: {aws:x: web}}"
+    older = [reason for _, reason in warnings(PROVISIONER.replace("providerRef: {name: default}", provider))]
+    assert f"{refused}: names that begin with aws: are those of AWS" in older
+
+
+@pytest.mark.parametrize(("own", "name", "every"), [(43, 0, 50), (43, 1, 50), (44, 0, 51), (44, 1, 51), (50, 0, 57)])
+def test_more_tags_than_an_instance_takes_with_those_of_tenon_are_warned_of(own: int, name: int, every: int) -> None:
+    text = tagged(*(f"t{number}: x" for number in range(own)), *["Name: web"] * name)
+    expected = (
+        f"EC2 takes 50 tags of an instance, and these are {every} with the {every - own - name} that Tenon adds, so it "
+        f"refuses every launch: remove {every - 50}"
+    )
+    assert warnings(text) == ([(10, expected)] if every > 50 else [])
 
 
 def test_an_object_that_is_there_twice_is_warned_of() -> None:

@@ -37,13 +37,17 @@ async def running(
     steps: FakeSteps,
     asking_command: DisruptionCommand = ASKING,
     plan_queue: str = "",
+    *,
+    has_leader: bool = True,
 ) -> AsyncIterator[Handle]:
     """The workflow of a command that asks, with workers for it. It skips time only in `fast_forward`.
 
     Otherwise the server skips the days in which an answer may come before a test has given it.
     """
     with temporal.with_time_skipping_disabled():
-        async with running_command.running(temporal, cluster, steps, asking_command, plan_queue) as handle:
+        async with running_command.running(
+            temporal, cluster, steps, asking_command, plan_queue, has_leader=has_leader
+        ) as handle:
             yield handle
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from datetime import UTC, datetime
 
 from temporalio.api.history.v1 import HistoryEvent
@@ -27,12 +27,17 @@ async def running(
     steps: FakeSteps,
     disruption_command: DisruptionCommand,
     plan_queue: str = "",
+    *,
+    has_leader: bool = True,
 ) -> AsyncIterator[Handle]:
-    """The workflow of a command, with workers for it. ``plan_queue``: of a leader that is gone."""
+    """The workflow of a command, with workers for it. ``plan_queue``: of a leader that is gone.
+
+    ``has_leader``: whether another one serves the queue that leaders share.
+    """
     queue = names.task_queue(cluster)
     common = Worker(temporal.client, task_queue=queue, workflows=[DisruptionCommandWorkflow], activities=steps.common())
     planner = Worker(temporal.client, task_queue=names.plan_queue(cluster), activities=[steps.validate, steps.measure])
-    async with common, planner:
+    async with common, planner if has_leader else nullcontext():
         yield await temporal.client.start_workflow(
             DisruptionCommandWorkflow.run,
             DisruptInput(cluster=cluster, command=disruption_command, plan_queue=plan_queue),

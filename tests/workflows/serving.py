@@ -11,7 +11,7 @@ from temporalio.worker import Worker
 
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
-from workflows.options import DRAINING, ENDING
+from workflows.options import CORDONING, DRAINING, ENDING
 
 
 @asynccontextmanager
@@ -24,7 +24,7 @@ async def serving(
         await workers.enter_async_context(
             Worker(client, task_queue=queue, workflows=[NodeClaimWorkflow], activities=activities, **options)
         )
-        for lane in (DRAINING, ENDING):
+        for lane in (CORDONING, DRAINING, ENDING):
             await workers.enter_async_context(
                 Worker(client, task_queue=names.lane_queue(queue, lane), activities=activities)
             )

@@ -136,18 +136,27 @@ def gone_leader(cluster: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("approved_command", [ASKING, EMPTY], ids=lambda approved_command: approved_command.id)
-async def test_an_approved_command_waits_for_a_leader(
+async def test_an_approved_command_whose_leader_is_gone_asks_the_one_that_serves(
     temporal: WorkflowEnvironment, cluster: str, approved_command: DisruptionCommand, gone_leader: str
 ) -> None:
-    """An outage of the worker does not take a person's answer."""
+    """An outage of the worker does not take a person's answer. Nothing says to the command who leads now."""
     steps = FakeSteps()
     async with running(temporal, cluster, steps, approved_command, gone_leader) as handle:
         await waits(handle)
         await handle.execute_update(DisruptionCommandWorkflow.approve, ANN)
         await shows(handle, "is approved and waits: no leader has checked within 10 minutes whether it still holds")
         assert steps.calls == []
-        await handle.signal(DisruptionCommandWorkflow.planner_started, names.plan_queue(cluster))
         await temporal.fast_forward(handle, approval_answers.FIRST_RETRY)
+        result = await handle.result()
+    assert steps.calls[0] == "validate command"
+    assert result.accepted
+
+
+async def test_a_command_whose_leader_is_gone_asks_the_one_that_serves(
+    temporal: WorkflowEnvironment, cluster: str, gone_leader: str
+) -> None:
+    steps = FakeSteps()
+    async with running(temporal, cluster, steps, command(graceful=False), gone_leader) as handle:
         result = await handle.result()
     assert steps.calls[0] == "validate command"
     assert result.accepted
@@ -157,10 +166,10 @@ async def test_a_command_that_asks_no_one_ends_without_a_leader(
     temporal: WorkflowEnvironment, cluster: str, gone_leader: str
 ) -> None:
     steps = FakeSteps()
-    async with running(temporal, cluster, steps, command(graceful=False), gone_leader) as handle:
+    async with running(temporal, cluster, steps, command(graceful=False), gone_leader, has_leader=False) as handle:
         result = await handle.result()
         (postponed,) = await signals_of(handle, "postpone")
-    assert result.failure == "no leader has checked within 10 minutes whether it still holds"
+    assert result.failure == "no leader has checked within 20 minutes whether it still holds"
     assert steps.calls == []
     assert Postponement.model_validate_json(postponed).undone == result.failure
 

@@ -39,7 +39,7 @@ from tests.workflows.node_workflow import (
 from tests.workflows.waiting import until
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
-from workflows.options import DRAINING, ENDING, TRIES
+from workflows.options import CORDONING, DRAINING, ENDING, TRIES
 
 pytestmark = pytest.mark.integration
 
@@ -531,7 +531,7 @@ async def test_h7_blocked_drains_never_hold_up_a_launch(temporal: WorkflowEnviro
     blocked.hold_drain = True
     queue = names.task_queue(cluster)
     async with AsyncExitStack() as workers:
-        for lane, world in (("", free), (DRAINING, blocked), (ENDING, free)):
+        for lane, world in (("", free), (CORDONING, free), (DRAINING, blocked), (ENDING, free)):
             await workers.enter_async_context(
                 Worker(
                     temporal.client,

@@ -189,6 +189,15 @@ async def is_current(client: Client, cluster: str, build_id: str) -> bool:
     return observed is not None and observed.current == build_id
 
 
+async def made_current(client: Client, cluster: str, build_id: str) -> bool:
+    """Make a version Current, as an operator does. Temporal knows a version a moment after its first poll."""
+    try:
+        await routing(client, cluster).make_current(build_id, "ann")
+    except RPCError:
+        return False
+    return True
+
+
 async def tasks_of(client: Client, handle: Handle) -> int:
     """How many workflow tasks failed in the newest run."""
     events = [event async for event in client.get_workflow_handle(handle.id).fetch_history_events()]
@@ -228,6 +237,28 @@ async def test_a_node_in_the_middle_of_steps_stays_on_its_version_until_it_conti
     assert await tasks_of(client, handle) == 0
     statuses = [x.status async for x in client.list_workflows(f"WorkflowId = '{handle.id}'")]
     assert WorkflowExecutionStatus.FAILED not in statuses
+
+
+async def test_with_manual_versioning_the_runs_of_an_earlier_version_leave_it_within_minutes(
+    client: Client, temporal: WorkflowEnvironment, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its workers ask them to, because the version is removed once it is drained, and its leader plans until then."""
+    world = guarded_world()
+    for pause in ("BLOCKED_RETRY", "MAX_BLOCKED_RETRY"):  # a next try would pin the run again
+        monkeypatch.setattr(leaving_stages, pause, timedelta(hours=1))
+    monkeypatch.setattr("tenon.node.next_step.STARTS_WITHIN", timedelta(minutes=14))  # its timer would be a task
+    manual = load(cluster_name=cluster, worker_versioning="Manual")
+    with temporal.with_time_skipping_disabled():
+        async with version(client, cluster, world, "a", monkeypatch, settings=manual):
+            await until(lambda: made_current(client, cluster, "a"))
+            handle = await draining(client, cluster)
+            assert await where(handle) == ("a", True)
+            async with version(client, cluster, world, "b", monkeypatch, settings=manual):
+                await until(lambda: made_current(client, cluster, "b"))
+                await until(lambda: is_at(handle, ("b", False)))
+                await handle.signal(NodeClaimWorkflow.force_drain)
+                assert (await newest(client, cluster).result()).reason == "drain"
+    assert await tasks_of(client, handle) == 0
 
 
 async def test_a_node_at_rest_moves_at_its_next_task_and_back_after_a_rollback(

@@ -1,16 +1,18 @@
 """Pods that must move because their node is leaving.
 
 They are planned together with pending pods, so that the replacement starts while the old node drains. A pod that may
-not be moved, because of its annotation or of PodDisruptionBudgets that never allow an eviction, gets no second place.
+not be moved, because its annotation holds now or PodDisruptionBudgets never allow an eviction, gets no second place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, never_evicted, selecting
+from tenon.kube.protection import pod_protection
 from tenon.kube.records import NodeRecord, PodRecord, ValueRecord
+from tenon.kube.timestamps import clock_instant
 from worker.cache.table import Table
 
 
@@ -26,7 +28,9 @@ def leaving(node: NodeRecord | None, claim: ClaimRecord | None) -> bool:
 class EvacuatingPods:
     """The table ``pdbs``, and which pods must move."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """``clock`` returns seconds since the epoch."""
+        self._clock = clock
         self.pdbs: Table[ValueRecord[PodDisruptionBudget]] = Table(lambda _, *change: self._pdb_changed(*change))
         self.pdb_changes = 0
         """Number of changes of PodDisruptionBudgets."""
@@ -74,7 +78,7 @@ class EvacuatingPods:
         return (
             pod.node_name in self._leaving
             and pod.reschedulable
-            and pod.do_not_disrupt != "true"
+            and not (pod.do_not_disrupt and pod_protection(pod, clock_instant(self._clock())))
             and not never_evicted(pod, self.budgets_of(pod))
         )
 

@@ -64,6 +64,20 @@ def cost_annotations(pod: PodRecord, *, deletion_costs_managed: bool) -> tuple[s
 
 def what_matters(pod: PodRecord | None) -> tuple[object, ...] | None:
     """The properties of a pod whose change is reported for its node."""
-    if pod is None:
-        return None
-    return (pod.uid, pod.node_name, pod.terminal, pod.deleting, pod.do_not_disrupt)
+    return None if pod is None else (*_presence(pod), pod.do_not_disrupt)
+
+
+def is_pod_event(before: PodRecord | None, after: PodRecord | None) -> bool:
+    """Whether a pod came, ended, began to end or went away, from which consolidateAfter counts.
+
+    The object of a pod that has ended may change or go away hours later, which is none.
+    """
+    if after is None:
+        return before is not None and not before.terminal
+    if before is None or before.uid != after.uid:
+        return True
+    return not before.terminal and _presence(before) != _presence(after)
+
+
+def _presence(pod: PodRecord) -> tuple[object, ...]:
+    return (pod.uid, pod.node_name, pod.terminal, pod.deleting)

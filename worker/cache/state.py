@@ -28,6 +28,7 @@ from worker.cache.record_changes import (
     became_sized,
     cost_annotations,
     freeze_essence,
+    is_pod_event,
     only_pod_event_noted,
     released_protection,
     schedule_essence,
@@ -91,7 +92,7 @@ class ClusterState:
         }
         """By kind, the generations of the objects that CapacityBuffers may refer to."""
         self.csi, self.storage = CsiDrivers(), CachedStorage(self._requests_changed)
-        self.moving, self.predictions = EvacuatingPods(), VpaPredictions()
+        self.moving, self.predictions = EvacuatingPods(clock), VpaPredictions()
         self.spreading = DefaultTopologySpread(self._requests_changed)
         self.deletion_costs_managed = False
         """The gate PodDeletionCostManagement: Tenon writes pod-deletion-cost, and never reads it as a cost."""
@@ -283,7 +284,8 @@ class ClusterState:
             self.pods_released[before.node_name] += 1
         concerned: set[str] = set()
         if what_matters(before) != what_matters(after):
-            self._note_pod_event(before, after)
+            if is_pod_event(before, after):
+                self._note_pod_event(before, after)
             concerned = {pod.node_name for pod in (before, after) if pod and pod.node_name}
             concerned |= self._note_released(before, after)
         elif before is not None and after is not None and after.node_name and self._states_other_cost(before, after):

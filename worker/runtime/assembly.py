@@ -60,7 +60,7 @@ from workflows.garbage_collection import GarbageCollectionWorkflow
 from workflows.node_schedule import NodeScheduleWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
-from workflows.options import COMMON, DRAINING, ENDING
+from workflows.options import COMMON, CORDONING, DRAINING, ENDING
 from workflows.provisioner import ProvisionerWorkflow
 from workflows.rollout import RolloutWorkflow
 from workflows.teardown import TeardownWorkflow
@@ -252,7 +252,7 @@ def io_activities(
             RolloutStatuses(clients.kube, clients.recorder).write,
             disrupt,
         ],
-        {COMMON, DRAINING, ENDING},
+        {COMMON, CORDONING, DRAINING, ENDING},
     )
 
 
@@ -261,7 +261,8 @@ def io_workers(
 ) -> list[Worker]:
     """The workers for workflows, EC2 calls and Kubernetes writes: one for each lane, and one for everything else.
 
-    A node that drains or terminates holds its slot for minutes. The lanes keep such nodes from delaying launches.
+    A node that drains or terminates holds its slot for minutes, and hundreds may be cordoned at once. The lanes keep
+    such nodes from delaying launches.
     """
     activities = io_activities(settings, clients, breakers)
     garbage_collection = GarbageCollection(clients.kube, clients.recorder, clients.ec2)
@@ -290,7 +291,11 @@ def io_workers(
             max_concurrent_activities=slots,
             graceful_shutdown_timeout=GRACEFUL,
         )
-        for lane, slots in ((DRAINING, at_once.draining), (ENDING, at_once.ending))
+        for lane, slots in (
+            (CORDONING, at_once.cordoning),
+            (DRAINING, at_once.draining),
+            (ENDING, at_once.ending),
+        )
     ]
     teardown = teardown_worker(client, settings.cluster_name, clients.ec2, clients.kube, clients.record)
     return [common, *lanes, teardown]

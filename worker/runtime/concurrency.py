@@ -15,14 +15,16 @@ class Concurrency:
     activities: int = 200
     """Most of them wait for AWS or Kubernetes."""
     workflow_tasks: int = 30
+    cordoning: int = 200
+    """In addition to the activities above: nodes that are cordoned, or lose their finalizers."""
     draining: int = 200
-    """In addition to the activities above: nodes that wait for their pods or volumes to be removed."""
+    """Also in addition: nodes that wait for their pods or volumes to be removed."""
     ending: int = 500
     """Also in addition: nodes that wait for their instance to terminate. One call a second polls all of them."""
 
 
-MIN = Concurrency(50, 10, 50, 500)
-MAX = Concurrency(1000, 200, 1000, 2000)
+MIN = Concurrency(50, 10, 50, 50, 500)
+MAX = Concurrency(1000, 200, 1000, 1000, 2000)
 
 
 def concurrency(millicores: float) -> Concurrency:
@@ -36,6 +38,7 @@ def concurrency(millicores: float) -> Concurrency:
     return Concurrency(
         activities=scaled("activities"),
         workflow_tasks=scaled("workflow_tasks"),
+        cordoning=scaled("cordoning"),
         draining=scaled("draining"),
         ending=scaled("ending"),
     )

@@ -50,7 +50,7 @@ class Settings(BaseModel):
         "", description="Certificate authority of the API server for nodes, base64. Empty: Tenon reads it from EKS."
     )
     eks_control_plane: bool = Field(False, description="Ask EKS, not the API server, for the version of Kubernetes.")
-    isolated_vpc: bool = Field(False, description="Call no service without a VPC endpoint: no price list, no IAM.")
+    isolated_vpc: bool = Field(False, description="For a VPC without internet: ask neither the price list nor IAM.")
     price_table: str = Field(
         "",
         description="Path of a file with list prices of the region, which `tenon prices` writes, for when the price "

@@ -15,6 +15,9 @@ from tenon.apis.versions.nodeclasses import images_up, is_incompatible, ubuntu_u
 
 OldFamily = Literal["AL2", "AL2023", "Bottlerocket", "Ubuntu", "Windows2019", "Windows2022", "Custom"]
 
+FIRST_VERSION_WITHOUT_AL2 = "1.33"
+"""The Kubernetes version from which on AWS publishes no AL2 images: `tenon.ec2.families.al2` has the last before it."""
+
 
 def convert_family(
     family: str, terms: Sequence[Mapping[str, Any]], volumes: Sequence[Any], annotations: Mapping[str, str]
@@ -44,6 +47,9 @@ def family_notes(family: str, fields: Mapping[str, Any], added: Mapping[str, str
     if "amiFamily" not in fields:
         alias = fields["amiSelectorTerms"][0]["alias"]
         sentence = f"amiFamily {family} without AMIs is the alias {alias} now"
+        if family == "AL2":
+            end = FIRST_VERSION_WITHOUT_AL2
+            sentence += f": AL2 has no images from Kubernetes {end} on, so use al2023@latest there"
         return [Note(sentence, "spec.amiSelectorTerms", ended_field="amiFamily")]
     taint = f"{labels.UNREGISTERED_TAINT[0]}:{labels.UNREGISTERED_TAINT[1]}"
     note = Note(f"nodes of Custom images must come up with the taint {taint} now", "spec.amiFamily")

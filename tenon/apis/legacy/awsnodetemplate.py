@@ -9,7 +9,7 @@ from typing import Any
 
 from tenon.apis import labels
 from tenon.apis.base import FaultKind
-from tenon.apis.ec2nodeclass import MAX_TAGS
+from tenon.apis.ec2nodeclass import CLUSTER_TAG_PREFIX, MAX_TAGS
 from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.amis import OldFamily, convert_family, family_problem, incompatible_status
 from tenon.apis.legacy.conversion import (
@@ -32,7 +32,7 @@ METADATA_OPTIONS: JsonObject = {
     "httpPutResponseHopLimit": 2,
     "httpTokens": "required",
 }
-ANYTHING_DISCOVERED: list[JsonObject] = [{"tags": {"karpenter.sh/discovery": "*"}}]
+DISCOVERY_TAG = "karpenter.sh/discovery"
 IDS = ("aws-ids", "aws::ids")
 RESTRICTED_TAGS = (PROVISIONER_NAME, "karpenter.sh/managed-by")
 _SELECTORS = ("amiSelector", "subnetSelector", "securityGroupSelector")
@@ -97,9 +97,9 @@ def _converted(manifest: Mapping[str, Any], defaults: Defaults, *, is_template: 
         notes.append(Note(sentence, "spec.amiSelectorTerms"))
     for field, noun in (("subnetSelector", "subnets"), ("securityGroupSelector", "security groups")):
         selector = spec.get(field)
-        fields[f"{field}Terms"] = selector_terms(selector) if selector else ANYTHING_DISCOVERED
+        fields[f"{field}Terms"] = selector_terms(selector) if selector else _default_terms(defaults.cluster)
         if not selector:
-            sentence = f"it names no {noun}: Tenon uses those with the tag karpenter.sh/discovery"
+            sentence = f"it names no {noun}: Tenon uses those with the tag {_default_tags(defaults.cluster)}"
             notes.append(Note(sentence, f"spec.{field}Terms"))
     if spec.get("launchTemplate"):
         sentence = (
@@ -122,6 +122,23 @@ def _converted(manifest: Mapping[str, Any], defaults: Defaults, *, is_template: 
         **({"status": status} if status else {}),
     }
     return Converted([node_class], notes)
+
+
+def _default_terms(cluster: str) -> list[JsonObject]:
+    """Return the selector terms of a class without a selector: the tag of Karpenter 0.5, and the tag of later guides.
+
+    Where the cluster is not known, they match what any cluster discovers.
+    """
+    if not cluster:
+        return [{"tags": {DISCOVERY_TAG: "*"}}]
+    return [{"tags": {f"{CLUSTER_TAG_PREFIX}/{cluster}": "*"}}, {"tags": {DISCOVERY_TAG: cluster}}]
+
+
+def _default_tags(cluster: str) -> str:
+    """Name the tags of these terms in a sentence."""
+    if not cluster:
+        return f"{DISCOVERY_TAG} of any cluster: write your cluster's name instead of *"
+    return f"{CLUSTER_TAG_PREFIX}/{cluster} or {DISCOVERY_TAG}: {cluster}"
 
 
 def _identity(spec: Mapping[str, Any], defaults: Defaults, notes: list[str]) -> JsonObject:

@@ -77,12 +77,19 @@ def _refusal(tag: str, value: str) -> str:
     """Return why EC2, an EC2NodeClass or an AWSNodeTemplate rejects the tag; empty if all accept it."""
     if not tag:
         return "a tag has a name"
+    if why := refused_by_ec2(tag, value):
+        return why
+    is_kept = tag in OWN_TAGS or tag in RESTRICTED_TAGS or tag.startswith(CLUSTER_TAG_PREFIX)
+    return "it identifies the owner of an instance, and only the worker sets it" if is_kept else ""
+
+
+def refused_by_ec2(tag: str, value: str) -> str:
+    """Return why EC2 rejects the tag of this name; empty if it takes the tag."""
     if tag.lower().startswith("aws:"):
         return "names that begin with aws: are those of AWS"
     if len(tag) > MAX_KEY_LENGTH or len(value) > MAX_VALUE_LENGTH:
         return f"EC2 takes {MAX_KEY_LENGTH} characters of a name and {MAX_VALUE_LENGTH} of a value"
-    is_kept = tag in OWN_TAGS or tag in RESTRICTED_TAGS or tag.startswith(CLUSTER_TAG_PREFIX)
-    return "it identifies the owner of an instance, and only the worker sets it" if is_kept else ""
+    return ""
 
 
 def _too_many(tags: Mapping[str, str]) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from tenon.apis.cron import is_cron
 from tenon.apis.nodepool import Budget
 
 UNLIMITED = 2**31 - 1
@@ -37,11 +38,11 @@ def _window_end(budget: Budget, now: datetime) -> datetime | None:
     """Return the end of the window that opened last; None if the budget has no schedule."""
     if budget.schedule is None or budget.duration is None:
         return None
+    if not is_cron(budget.schedule):
+        raise ValueError(f"{budget.schedule!r} is not a cron expression of five fields")
     from croniter import croniter  # loaded with the first schedule: most budgets have none
 
     expression = _NAMED.get(budget.schedule, budget.schedule)
-    if not croniter.is_valid(expression):
-        raise ValueError(f"{budget.schedule!r} is not a cron expression of five fields")
     # get_prev returns a time strictly before its start, but a window includes the instant at which it opens.
     hit: datetime = croniter(expression, now.astimezone(UTC) + timedelta(microseconds=1)).get_prev(datetime)
     return hit + timedelta(seconds=budget.duration.seconds or 0)

@@ -20,8 +20,8 @@ from tenon.apis.hashing import EC2NODECLASS_VERSION, NODEPOOL_VERSION, ec2nodecl
 from tenon.apis.kubelet import KubeletConfiguration
 from tenon.apis.nodepool import NodePool
 from tenon.ec2.families.own_kubelet import with_own_kubelet
-from tenon.ec2.launch.request import images_by_type
 from tenon.ec2.nodeclass.status import not_ready, readiness_unknown
+from tenon.ec2.types.bootable_types import images_by_type
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.requirements import Requirements

@@ -12,7 +12,7 @@ from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.ec2.families.cluster import Cluster
-from tenon.ec2.launch.filters import NoOfferingError
+from tenon.ec2.launch.filters import NoImageError, NoOfferingError
 from tenon.ec2.launch.request import LaunchPlan, plan_launch
 from tenon.ec2.launch.template import tag_list
 from tenon.kube.requirements import Requirements
@@ -110,7 +110,7 @@ def _trial(node_class: EC2NodeClass, cluster: Cluster, instance_type: InstanceTy
     addresses = {subnet.id: 1 for subnet in node_class.status.subnets}
     try:
         plan = plan_launch(claim, node_class, cluster, [instance_type], addresses, 1)
-    except NoOfferingError:
+    except (NoOfferingError, NoImageError):
         return None
     return Trial(plan, _run_instances(node_class, plan))
 

@@ -28,6 +28,10 @@ class NoOfferingError(TenonError):
     """No instance type that the claim allows can be bought now."""
 
 
+class NoImageError(TenonError):
+    """No image of the EC2NodeClass boots an instance type that the claim allows."""
+
+
 @dataclass(frozen=True, slots=True)
 class TypeOfferings:
     """An instance type and its remaining offerings."""
@@ -127,9 +131,17 @@ def cheapest(
 
 
 def compatible(
-    requirements: Requirements, requests: Resources, instance_types: Iterable[InstanceType], zones: frozenset[str]
+    requirements: Requirements,
+    requests: Resources,
+    instance_types: Iterable[InstanceType],
+    zones: frozenset[str],
+    *,
+    also_unavailable: bool = False,
 ) -> list[TypeOfferings]:
-    """Return types that meet the requirements and fit the requests, each with the offerings that can be bought."""
+    """Return types that meet the requirements and fit the requests, each with the offerings that can be bought.
+
+    ``also_unavailable``: as if all offerings could be bought.
+    """
     offering_requirements = [
         (position, requirements[key]) for position, key in enumerate(OFFERING_KEYS) if key in requirements
     ]
@@ -138,7 +150,9 @@ def compatible(
         offerings = tuple(
             offering
             for offering in instance_type.offerings
-            if offering.available and offering.zone in zones and _meets(offering, offering_requirements)
+            if (offering.available or also_unavailable)
+            and offering.zone in zones
+            and _meets(offering, offering_requirements)
         )
         if (
             offerings

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
 from tenon.apis import labels
-from tenon.apis.ec2nodeclass import AMI, EC2NodeClass, Subnet
+from tenon.apis.ec2nodeclass import EC2NodeClass, Subnet
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.ec2.families import family_of
 from tenon.ec2.families.bootstrap import Bootstrap, node_labels, node_taints
 from tenon.ec2.families.cluster import Cluster
 from tenon.ec2.launch import template as launch_template
-from tenon.ec2.launch.filters import TypeOfferings, cheapest, choose, compatible
+from tenon.ec2.launch.filters import NoImageError, NoOfferingError, TypeOfferings, cheapest, choose, compatible
 from tenon.ec2.launch.launched_labels import tenancy
 from tenon.ec2.launch.tags import instance_tags, shared_tags
 from tenon.ec2.launch.template import LaunchTemplate, MachineNeeds, Reservation
+from tenon.ec2.types.bootable_types import architectures_of, images_by_type, requirements_of, sentence
 from tenon.ec2.types.placement_groups import partition
 from tenon.ec2.types.settings import kubelet_map
 from tenon.kube.offerings import OfferingKey
@@ -27,8 +28,9 @@ from tenon.kube.requirements import Requirements
 from tenon.kube.taints import of_model
 from tenon.messages.launch import FleetOverride, FleetTemplate, LaunchRequest
 from tenon.messages.offerings import OfferingRef
-from tenon.resources import PODS, parse_resources
+from tenon.resources import PODS, Resources, parse_resources
 from tenon.scheduling.model import InstanceType, Offering
+from tenon.sentences import first_few
 
 EFA = "vpc.amazonaws.com/efa"
 FIRST_EFA_CARD = {"p6-b300.48xlarge": 1}
@@ -37,6 +39,8 @@ NITRO_SANDBOX = "eks.amazonaws.com/nitro-sandbox"
 """A slot for a Nitro enclave. A device plugin publishes the resource; a NodeOverlay says how many a type has."""
 MAX_TEMPLATES = 50
 """The most launch templates that EC2 takes in one fleet request."""
+NAMED_IMAGES = 5
+"""How many images a sentence names."""
 _NITRO_SANDBOX_LABEL = f"{labels.AWS_GROUP}/nitro-sandbox"
 
 
@@ -84,6 +88,7 @@ def plan_launch(
 
     Raises:
         NoOfferingError: no instance type that the claim allows can be bought.
+        NoImageError: no image of the class boots an instance type that the claim allows.
         ValueError: the class's user data cannot be rendered.
     """
     requirements = Requirements.from_terms(term.to_dict() for term in claim.spec.requirements)
@@ -103,13 +108,17 @@ def plan_launch(
         ]
     bootable = images_by_type(instance_types, node_class.status.amis)
     relaxed = claim.metadata.annotations.get(labels.MIN_VALUES_RELAXED) == "true"
-    capacity_type, choices = choose(
-        requirements,
-        requests,
-        (instance_type for instance_type in instance_types if instance_type.name in bootable),
-        subnets,
-        min_values_relaxed=relaxed,
-    )
+    try:
+        capacity_type, choices = choose(
+            requirements,
+            requests,
+            (instance_type for instance_type in instance_types if instance_type.name in bootable),
+            subnets,
+            min_values_relaxed=relaxed,
+        )
+    except NoOfferingError:
+        _check_images(requirements, requests, node_class, instance_types, bootable)
+        raise
 
     def grouped(choices: Iterable[TypeOfferings]) -> dict[_Group, list[TypeOfferings]]:
         return _grouped(choices, node_class, bootable, needs, kubelets or {}, with_efa=bool(requests.get(EFA)))
@@ -146,6 +155,26 @@ def plan_launch(
         partition=needs.partition or 0,
     )
     return LaunchPlan(request, tuple(templates.values()), _addresses(chain.from_iterable(groups.values()), subnets))
+
+
+def _check_images(
+    requirements: Requirements,
+    requests: Resources,
+    node_class: EC2NodeClass,
+    instance_types: Iterable[InstanceType],
+    bootable: Container[str],
+) -> None:
+    """Check that the images of the class boot an instance type that the claim allows, whatever EC2 refuses now.
+
+    Raises:
+        NoImageError: they boot none.
+    """
+    zones, amis = frozenset(subnet.zone for subnet in node_class.status.subnets), node_class.status.amis
+    choices = compatible(requirements, requests, instance_types, zones, also_unavailable=True)
+    if choices and amis and not any(choice.type.name in bootable for choice in choices):
+        name = f"{node_class.metadata.name} ({first_few([ami.id for ami in amis], NAMED_IMAGES)})"
+        architectures = architectures_of(map(requirements_of, amis))
+        raise NoImageError(sentence(name, [choice.type for choice in choices], architectures))
 
 
 def _grouped(
@@ -239,18 +268,6 @@ def without_addresses(
         for choice in compatible(requirements, requests, instance_types, frozenset(full))
         for offering in choice.offerings
     ]
-
-
-def images_by_type(instance_types: Iterable[InstanceType], amis: Iterable[AMI]) -> dict[str, str]:
-    """Map each type to the ID of the first image that it can boot. A class lists its images in order of preference."""
-    images = [(Requirements.from_terms(term.to_dict() for term in ami.requirements), ami.id) for ami in amis]
-    image_by_type: dict[str, str] = {}
-    for instance_type in instance_types:
-        for image_requirements, image_id in images:
-            if instance_type.requirements.conflict(image_requirements) is None:
-                image_by_type[instance_type.name] = image_id
-                break
-    return image_by_type
 
 
 def _overrides(

@@ -226,7 +226,7 @@ class TypeChoiceExplainer:
             unavailable_types = (
                 kind
                 for kind in self._types_without_refusals.get(name, ())
-                if kind.name not in pool_type_names and _has_unavailable(kind)
+                if kind.has_image and kind.name not in pool_type_names and _has_unavailable(kind)
             )
             kinds = [*pool.instance_types, *unavailable_types]
             rooms = ((kind, kind.allocatable) for kind in kinds)

@@ -416,11 +416,23 @@ async def test_a_token_command_that_fails_once_is_asked_again(
     assert any("exit status 255" in str(vars(record).get("error")) for record in caplog.records)
 
 
-@pytest.mark.parametrize(("spared_pods", "names"), [("", ["proxy"]), ("127.0.0.1", ["api"])])
+@pytest.mark.parametrize(
+    ("spared_hosts", "names"),
+    [
+        ("", ["proxy"]),
+        ("127.0.0.1", ["api"]),
+        ("127.0.0.0/8", ["api"]),
+        (".internal, fd00::/8, 127.1.2.3/8", ["api"]),
+        ("10.0.0.0/8,172.20.0.0/16,fd00::/8", ["proxy"]),
+    ],
+)
 async def test_the_environment_names_the_proxy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spared_pods: str, names: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spared_hosts: str, names: list[str]
 ) -> None:
-    """An API server that is only reached by a proxy, and one that NO_PROXY spares from it."""
+    """An API server that is only reached by a proxy, and one that NO_PROXY spares from it.
+
+    AWS's guide for EKS names the network of Services, because client-go reads networks.
+    """
     observations: list[str] = []
 
     def answers(name: str) -> Any:
@@ -434,7 +446,7 @@ async def test_the_environment_names_the_proxy(
         (tmp_path / folder).mkdir()
     async with serve(answers("proxy"), tmp_path / "proxy") as proxy:
         monkeypatch.setenv("http_proxy", proxy.host)
-        monkeypatch.setenv("no_proxy", spared_pods)
+        monkeypatch.setenv("no_proxy", spared_hosts)
         async with serve(answers("api"), tmp_path / "api") as kube:
             assert await kube.get(NODES, "a") is not None
     assert observations == names

@@ -55,16 +55,18 @@ async def of(kind: RequestClass, limit: RateLimit, count: int) -> list[asyncio.T
         return await waiting(limit, count)
 
 
-async def test_a_node_that_starts_does_not_wait_behind_a_drain_of_200_nodes() -> None:
+@pytest.mark.parametrize("kind", [RequestClass.START, RequestClass.LEAVE])
+async def test_a_node_that_starts_or_is_cordoned_does_not_wait_behind_a_drain_of_200_nodes(kind: RequestClass) -> None:
     """200 nodes with 30 pods each: an eviction and an event for each pod, before everything else."""
     limit = RateLimit(qps=200.0, burst=300)
-    evictions = await of(RequestClass.LEAVE, limit, 200 * 30)
+    evictions = await of(RequestClass.EVICT, limit, 200 * 30)
     events = await of(RequestClass.EVENT, limit, 200 * 30)
     await asyncio.sleep(1)
     waits = []
     for _ in range(15):
         began = asyncio.get_running_loop().time()
-        await limit.acquire()
+        with requests_as(kind):
+            await limit.acquire()
         waits.append(asyncio.get_running_loop().time() - began)
     assert max(waits) < 0.05, "it takes turns with each class"
     assert not evictions[-1].done()
@@ -73,7 +75,7 @@ async def test_a_node_that_starts_does_not_wait_behind_a_drain_of_200_nodes() ->
 
 
 async def test_no_class_starves_while_others_wait() -> None:
-    limit = RateLimit(qps=12.0, burst=1)
+    limit = RateLimit(qps=16.0, burst=1)
     tasks = {kind: await of(kind, limit, 200) for kind in RequestClass}
     await asyncio.sleep(10)
     went = {kind: sum(task.done() for task in tasks[kind]) for kind in RequestClass}
@@ -84,7 +86,7 @@ async def test_no_class_starves_while_others_wait() -> None:
 
 async def test_a_class_that_was_quiet_has_saved_no_turns() -> None:
     limit = RateLimit(qps=12.0, burst=1)
-    evictions = await of(RequestClass.LEAVE, limit, 1000)
+    evictions = await of(RequestClass.EVICT, limit, 1000)
     await asyncio.sleep(50)
     starts = await of(RequestClass.START, limit, 1000)
     before = sum(task.done() for task in evictions)

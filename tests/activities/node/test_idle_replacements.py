@@ -43,7 +43,6 @@ async def run(world: World, idle: IdleReplacements | None = None) -> DrainResult
         world.recorder,
         drain_input,
         world.clock,
-        world.heartbeat,
         world.clock.sleep,
         idle_nodes=idle.sentence,
     )

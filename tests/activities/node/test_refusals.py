@@ -22,6 +22,7 @@ from activities.node.launch_preparation import RESUMED_AFTER
 from activities.node.launching import Launching
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
+from tenon.ec2.launch.filters import NoImageError
 from tenon.ec2.refusals.class_faults import ClassFault
 from tenon.evolve import evolve
 from tenon.kube.offerings import OfferingKey
@@ -189,6 +190,7 @@ async def test_an_ec2_that_is_busy_or_away_is_tried_again_soon_and_then_later(er
         (NodeClassReadinessUnknownError("EC2NodeClass default has not been resolved yet"), "NodeClassReadinessUnknown"),
         (EC2Error("UnauthorizedOperation", "CreateLaunchTemplate: you may not"), "Unauthorized"),
         (ValueError("the user data makes no sense"), "LaunchFailed"),
+        (NoImageError("no image of EC2NodeClass default (ami-1) boots arm64"), "LaunchFailed"),
     ],
 )
 async def test_a_preparation_that_fails_keeps_the_claim_until_its_time_is_over(error: Exception, reason: str) -> None:
@@ -343,6 +345,26 @@ async def test_aws049_a_refusal_has_the_size_of_what_ec2_refused(fault: ClassFau
     (breaker,) = breakers.report().breakers
     assert (breaker.node_class, breaker.pool) == (("default", "") if fault else ("", "web"))
     assert breaker.instance_types == types
+
+
+@pytest.mark.parametrize("types", [["t4g.small", "t4g.large"], []])
+async def test_a_claim_that_no_image_boots_waits_and_holds_back_only_its_types(types: list[str]) -> None:
+    """It is not given up at once: its pods would be planned for such a node again, every other second. The class has
+    images for other types, which a claim that names none may mean as well.
+    """
+    error = NoImageError("no image of EC2NodeClass default (ami-1) boots arm64")
+    world, _ = waiting(Refuser())
+    if types:
+        world.claim["spec"]["requirements"] = [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": types}]
+    breakers = LaunchBreakers(world.clock)
+    refuser = cast("Any", Refuser(prepare=error))
+    launching = Launching(world.kube, world.recorder, refuser, world.clock, breakers=breakers, tries=lambda: 1)
+    result = await launching.prepare(PrepareLaunchInput(claim=REF))
+    assert result.waits is not None
+    assert there(world)
+    assert ("NodeClaim", REF.name, "LaunchFailed", f"LaunchFailed: {error}") in world.recorder.events
+    held_back = [(breaker.node_class, breaker.instance_types) for breaker in breakers.report().breakers]
+    assert held_back == ([("default", sorted(types))] if types else [])
 
 
 async def test_aws049_a_template_that_ec2_refuses_holds_back_the_class() -> None:

@@ -97,7 +97,7 @@ async def test_the_steps_of_a_removal_read_node_and_claim_once_each() -> None:
     assert world.kube.gets == one_read_each
     world.kube.gets.clear()
     drain_input = DrainInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")
-    await drain(world.kube, world.recorder, drain_input, world.clock, lambda *_: None)
+    await drain(world.kube, world.recorder, drain_input, world.clock)
     assert world.kube.gets == one_read_each
     world.kube.gets.clear()
     await released(world, ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1"))

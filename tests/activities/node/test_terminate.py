@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from prometheus_client import REGISTRY
 
+from activities.ec2 import termination_batch
 from activities.ec2.errors import EC2Error
 from activities.kubernetes.resources import DISRUPTIONFREEZES, NODECLAIMS, NODEPOOLS
 from activities.node.nodeclaim_lifecycle import NodeActivities
@@ -30,13 +31,15 @@ class Forgetful:
         return {}
 
 
-async def ended(launched_ago: timedelta, *, shown: bool) -> TerminateResult:
+async def ended(launched_ago: timedelta, *, shown: bool) -> tuple[TerminateResult, str]:
+    """What the activity says of an instance that EC2 does not know, and the condition InstanceTerminating then."""
     world, launched = World(), claim()
     at = datetime.now(UTC) - launched_ago
     launched["status"]["conditions"][0]["lastTransitionTime"] = at.strftime("%Y-%m-%dT%H:%M:%SZ")
     world.kube.add(NODECLAIMS, launched)
     activities = NodeActivities(world.kube, world.recorder, cast("Any", Forgetful()))
-    return await activities.terminate(TerminateInput(claim=REF, instance_id="i-1", shown=shown))
+    result = await activities.terminate(TerminateInput(claim=REF, instance_id="i-1", shown=shown))
+    return result, world.status_of("InstanceTerminating")[0]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +55,9 @@ async def test_an_instance_that_ec2_does_not_know_is_gone_unless_it_may_not_be_s
     launched_ago: timedelta, *, shown: bool, removal: bool
 ) -> None:
     """Otherwise the Node goes and its instance stays."""
-    assert (await ended(launched_ago, shown=shown)).terminated is removal
+    result, condition = await ended(launched_ago, shown=shown)
+    assert (result.terminated, condition) == (removal, "True" if removal else "")
+    assert (result.asked_at is not None) is removal
 
 
 class Busy:
@@ -85,7 +90,7 @@ async def test_aws032_nodes_that_end_at_the_same_time_share_a_request() -> None:
     assert len(ec2.requests) <= 2
 
 
-async def test_a_termination_that_is_tried_again_says_when_ec2_was_asked_first() -> None:
+async def test_a_termination_that_is_tried_again_says_when_ec2_accepted_it_first() -> None:
     """What the instance cost is counted until then."""
     world, asked_at = World(), datetime(2026, 3, 1, 12, tzinfo=UTC)
     body = claim()
@@ -95,6 +100,39 @@ async def test_a_termination_that_is_tried_again_says_when_ec2_was_asked_first()
     activities = NodeActivities(world.kube, world.recorder, cast("Any", Busy()))
     result = await activities.terminate(TerminateInput(claim=REF, instance_id="i-1", shown=True))
     assert (result.terminated, result.asked_at) == (True, asked_at)
+
+
+class Lingering(Forgetful):
+    """An EC2 whose instance shuts down until its NodeClaim says so, and for two checks more."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.checks: list[str] = []
+        """What the condition InstanceTerminating was at each check."""
+
+    def terminate_instances(self, instance_ids: Sequence[str]) -> Any:
+        self.checks.append(self.world.status_of("InstanceTerminating")[0])
+        return dict.fromkeys(instance_ids, "shutting-down")
+
+    def states(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
+        self.checks.append(self.world.status_of("InstanceTerminating")[0])
+        assert len(self.checks) < 1000, "nothing is written while the instance shuts down"
+        return dict.fromkeys(instance_ids, "terminated" if self.checks.count("True") > 2 else "shutting-down")
+
+
+async def test_trm10_dis50_a_claim_says_that_its_instance_terminates_once_ec2_has_accepted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An instance may shut down for minutes, and its node uses up no budget and costs nothing meanwhile."""
+    monkeypatch.setattr(termination_batch, "ROUND_SECONDS", 0.001)
+    world = World()
+    world.kube.add(NODECLAIMS, claim())
+    ec2 = Lingering(world)
+    activities = NodeActivities(world.kube, world.recorder, cast("Any", ec2))
+    result = await activities.terminate(TerminateInput(claim=REF, instance_id="i-1", shown=True))
+    assert result.terminated
+    assert result.asked_at is not None
+    assert (ec2.checks[0], len(world.kube.calls)) == ("", 1)
 
 
 @pytest.mark.parametrize(
@@ -186,3 +224,19 @@ async def test_met53_a_refused_termination_counts_in_its_zone() -> None:
         await activities.terminate(TerminateInput(claim=REF, instance_id="i-1", zone="us-west-2z"))
     name = "karpenter_cloudprovider_instance_termination_failures_total"
     assert REGISTRY.get_sample_value(name, {"zone": "us-west-2z", "zone_id": ""}) == 1.0
+
+
+async def test_dis50_an_instance_that_ec2_does_not_terminate_stays_in_budgets_and_costs() -> None:
+    """Otherwise one node after the other is replaced, while all their instances run on."""
+    world = World()
+    world.kube.add(NODECLAIMS, claim())
+    activities = NodeActivities(world.kube, world.recorder, cast("Any", Refusing()))
+    for _ in range(2):
+        with pytest.raises(EC2Error):
+            await activities.terminate(TerminateInput(claim=REF, instance_id="i-1", shown=True))
+    assert world.status_of("InstanceTerminating") == ("", "")
+    assert world.kube.calls == [], "nothing is written on each attempt"
+    allowed = NodeActivities(world.kube, world.recorder, cast("Any", Busy()))
+    result = await allowed.terminate(TerminateInput(claim=REF, instance_id="i-1", shown=True))
+    assert (result.terminated, world.status_of("InstanceTerminating")[0]) == (True, "True")
+    assert result.asked_at is not None

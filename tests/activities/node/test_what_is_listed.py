@@ -71,7 +71,7 @@ async def test_launches_at_the_same_time_share_reads_of_their_class() -> None:
 async def test_a_drain_polls_the_cache_of_the_api_server_and_ends_by_its_storage() -> None:
     world = World().put_live().put_pods(pod("web-0", terminationGracePeriodSeconds=20))
     drain_input = DrainInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1", budget_seconds=600)
-    result = await drain(world.kube, world.recorder, drain_input, world.clock, world.heartbeat, world.clock.sleep)
+    result = await drain(world.kube, world.recorder, drain_input, world.clock, world.clock.sleep)
     assert result.drained
     lists = [(field, version) for plural, field, version in world.kube.listed if plural == "pods"]
     assert set(lists[:-1]) == {(POD_FIELD, "0")}
@@ -92,5 +92,5 @@ async def test_a_pod_that_only_the_storage_knows_is_drained() -> None:
     world.put_pods(pod("web-0", terminationGracePeriodSeconds=1))
     world.kube.list = list_
     drain_input = DrainInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1", budget_seconds=600)
-    result = await drain(world.kube, world.recorder, drain_input, world.clock, world.heartbeat, world.clock.sleep)
+    result = await drain(world.kube, world.recorder, drain_input, world.clock, world.clock.sleep)
     assert (result.drained, result.evicted) == (True, 1)

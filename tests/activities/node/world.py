@@ -88,7 +88,6 @@ class World:
 
     clock: Clock = field(default_factory=Clock)
     recorder: Recorder = field(default_factory=Recorder)
-    beats: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.kube: Any = FakeKube(self.clock)
@@ -102,9 +101,6 @@ class World:
         for body in bodies:
             self.kube.add(PODS, body)
         return self
-
-    def heartbeat(self, *details: Any) -> None:
-        self.beats.append(details)
 
     @property
     def claim(self) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from tenon.apis import labels
+from tenon.apis.ec2nodeclass import AMI
+from tenon.ec2.types.bootable_types import without_images
 from tenon.kube.pod_rules import PodRules, PodTerm
 from tenon.kube.requirements import Requirements
 from tenon.kube.selectors import LabelSelector
@@ -18,7 +20,7 @@ from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.scheduling.model import Node
 from tests.activities.provisioning.fake_view import START, UNREADY, FakeView, node_class, node_pool
 from tests.activities.provisioning.setting import BATCH, Setting
-from tests.tenon.scheduling.builders import CATALOG, need, pod
+from tests.tenon.scheduling.builders import CATALOG, asking, need, pod
 
 
 async def test_nothing_is_bought_for_a_pod_that_goes_while_the_types_are_asked_for() -> None:
@@ -52,6 +54,18 @@ async def test_unusable_pools_are_left_out_and_the_others_go_on() -> None:
     result = await at.planner.plan(BATCH)
     assert result.unschedulable == 0
     assert at.pools_used() == {"good"}
+
+
+async def test_a_pod_that_no_image_boots_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = {"id": "ami-1", "requirements": [{"key": labels.ARCH, "operator": "In", "values": ["amd64"]}]}
+    at = Setting(asking("a", need(labels.ARCH, "In", "arm64")))
+    types = without_images(CATALOG, [AMI.model_validate(image)])
+    monkeypatch.setattr(at.types, "instance_types", lambda *_, **__: types)
+    result = await at.planner.plan(BATCH)
+    await at.events_written()
+    assert (result.claims, result.unschedulable) == ([], 1)
+    ((*_, text),) = [event for event in at.recorder.events if event[0] == "Pod"]
+    assert "NodePool default: no image of EC2NodeClass default boots arm64: " in text
 
 
 async def test_a_pool_mended_while_the_plan_was_made_is_tried_at_once() -> None:

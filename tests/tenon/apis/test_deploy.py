@@ -42,7 +42,13 @@ def test_cluster_rights_are_the_least() -> None:
     assert {resource for verb, resource in writes if verb == "delete"} == {"pods", "nodes", "nodeclaims"}
     assert not any(resource in ("secrets", "configmaps", "nodes/status", "*") for _, resource in hold)
     assert {verb for verb, resource in hold if resource == "leases"} == {"list"}
+    assert {verb for verb, resource in writes if resource == "events"} == {"create", "patch"}
     assert "*" not in {verb for verb, _ in hold}
+
+
+def test_commands_in_the_workers_pod_may_list_events() -> None:
+    """`tenon top`, `tenon why` and `tenon node show` read there what Tenon says of nodes and pods."""
+    assert ("list", "events") in rights(the("deploy/rbac.yaml", "ClusterRole"))
 
 
 NAMED = {

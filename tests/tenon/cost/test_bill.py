@@ -112,7 +112,7 @@ def test_the_price_of_an_instance_that_runs_is_that_of_its_launch() -> None:
     assert [lifetime.price for lifetime in older.lifetimes] == [nanos(9.0)]
 
 
-def test_an_instance_that_is_terminating_costs_until_ec2_was_asked() -> None:
+def test_an_instance_that_is_terminating_costs_until_ec2_accepted() -> None:
     bill = bill_of([a_launch("i-1")], [a_lifetime("i-1", ended_at=at(500))], is_complete=True)
     assert [lifetime.ended_at for lifetime in bill.lifetimes] == [at(500)]
 

@@ -64,9 +64,12 @@ def test_dis53_windows_open_at_the_hit_and_last_their_duration(offset: timedelta
     assert is_active(budget, MONDAY_NINE + offset) is active
 
 
-def test_dis54_a_schedule_that_cannot_be_read_allows_nothing() -> None:
-    """DIS-54."""
-    budget = Budget(nodes="100%", schedule="every monday", duration=Duration("1h"))
+@pytest.mark.parametrize(
+    "schedule", ["every monday", "0 0 9 * * 1", "0 9 * * 1 0", "0 9 L * *", "0 9 1W * *", "0 9 * * 1#1"]
+)
+def test_dis54_a_schedule_that_cannot_be_read_allows_nothing(schedule: str) -> None:
+    """QRK-08. The pattern of Karpenter's CustomResourceDefinition accepts six fields, and any text in each."""
+    budget = Budget(nodes="100%", schedule=schedule, duration=Duration("1h"))
     assert allowed([budget], "Empty", total=9, unavailable=0, now=MONDAY_NINE) == 0
 
 

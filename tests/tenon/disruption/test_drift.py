@@ -14,6 +14,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import ec2nodeclass_hashes, nodepool_hashes
 from tenon.apis.nodepool import NodePool, TemplateSpec
 from tenon.disruption.rules.drifted import TYPE_GRACE, DesiredNode, DriftCheck, DriftReason
+from tenon.ec2.types.bootable_types import without_images
 from tenon.kube.claim_record import ClaimRecord
 from tenon.scheduling.model import InstanceType
 from tests.tenon.apis.case import EC2NODECLASS, REMOVED, taint, term
@@ -312,6 +313,13 @@ def test_dis73_a_type_that_the_class_no_longer_offers(
     drift = verdict(launched(labels=changed), types=types).drift
     assert (str(drift.reason) if drift else "") == ("InstanceTypeNotFound" if expected else "")
     assert (drift.message if drift else "").endswith(expected)
+
+
+def test_dis73_a_type_that_no_image_boots_any_more_is_no_drift() -> None:
+    """Plans buy none of it, and a node that runs has the image that it needs."""
+    arm_only = [image for image in node_class().status.amis if image.id == "ami-arm64"]
+    current = node_class(amis=[image.to_dict() for image in arm_only])
+    assert verdict(launched(), current=current, types=without_images(CATALOG, arm_only)).drift is None
 
 
 def test_dis73_a_young_claim_is_looked_at_again_after_an_hour() -> None:

@@ -75,6 +75,13 @@ def test_a_node_that_leaves_says_its_stage_and_why(done: tuple[str, ...], tainte
     assert shown.why == "Empty: for 15s (command c1)"
 
 
+@pytest.mark.parametrize(("status", "stage"), [("Unknown", Stage.DETACHING), ("False", Stage.TERMINATING)])
+def test_a_node_whose_volumes_are_not_waited_for_any_longer_terminates(status: str, stage: Stage) -> None:
+    """EC2 may refuse to terminate its instance, and InstanceTerminating is not there until it accepts."""
+    claim = a_claim(done=(*DONE, "Drained"), others=conditions("VolumesDetached", status=status), meta=DELETED)
+    assert row(claim, replace(a_node(), taints=(DISRUPTED,))).stage is stage
+
+
 def test_a_claim_that_somebody_deleted_says_so() -> None:
     shown = row(a_claim(meta=DELETED), a_node())
     assert shown.why == "Deleted: the NodeClaim was deleted (kubectl or another controller)"

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.messages.base import ActivityName, ClaimRef
-from tenon.messages.node import Disrupt, Keep
-from tenon.messages.node_steps import ExpirationInput, ExpirationResult
+from tenon.messages.node import Disrupt, Keep, RebootRequest
+from tenon.messages.node_steps import ExpirationInput, ExpirationResult, InitializeResult
+from tenon.messages.reboot import BootRecord, FenceResult, RebootCheck, RebootOutcome, RebootReply
 from tenon.node import disruption_requests, expiration, machine
 from tenon.node.state import NodeState, Stage
 from tenon.node.steps import DeadlinePassed, Failed, KeepRecorded, Run, Wait
@@ -158,3 +159,55 @@ def test_an_expired_node_leaves_although_it_never_initialized() -> None:
     late = machine.apply(state, DeadlinePassed(), NOW + timedelta(minutes=5))
     assert late.leave is not None
     assert late.leave.reason == "expired"
+
+
+FROZEN = ExpirationResult(frozen="frozen by DisruptionFreeze release", frozen_until=NOW + timedelta(hours=40))
+REBOOT = RebootRequest(operation_id="o", reason="DiskBroken", requested_at=NOW, drain_seconds=0)
+
+
+def rebooted(state: NodeState) -> NodeState:
+    """The state after its machine has booted, with a startup taint on its Node."""
+    for event in (
+        REBOOT,
+        FenceResult(claim_stays=True, node_exists=True),
+        BootRecord(pre_boot_id="a", boot_id="a"),
+        RebootReply(outcome=RebootOutcome.ACCEPTED),
+        RebootCheck(node_exists=True, rebooted=True, ready=True, ended=True),
+        InitializeResult(reason="StartupTaintsExist", message="startup taint x remains"),
+    ):
+        state = machine.apply(state, event, NOW)
+    return state
+
+
+def test_an_expired_node_that_waits_and_reboots_is_checked_again_until_it_is_initialized() -> None:
+    """Its expiry is over, and what it waits for is later: the next check comes first."""
+    asks = machine.apply(at_live(pool="default", expires_at=NOW), ASKS, NOW)
+    state = rebooted(machine.apply(asks, FROZEN, NOW))
+    assert state.stage is Stage.INITIALIZING
+    step = machine.next_step(state, NOW)
+    assert isinstance(step, Wait)
+    assert (step.until, step.summary) == (state.deadline, "Then Tenon checks the node again")
+
+
+@pytest.mark.parametrize("waited", [True, False])
+@pytest.mark.parametrize("booted", [True, False])
+def test_an_expired_node_asks_also_while_it_reboots(waited: bool, booted: bool) -> None:
+    """A freeze keeps it as it keeps a live node, and a reboot goes on meanwhile."""
+    state = at_live(pool="default", expires_at=NOW)
+    if waited:
+        state = machine.apply(machine.apply(state, ASKS, NOW), FROZEN, NOW)
+    now = NOW + expiration.ASK_FROZEN_AGAIN
+    state = rebooted(state) if booted else machine.apply(state, REBOOT, NOW)
+    stage = state.stage
+    asks = machine.apply(state, ASKS, now)
+    step = machine.next_step(asks, now)
+    assert isinstance(step, Run)
+    assert (step.activity, asks.stage) == (ActivityName.CHECK_EXPIRATION, stage)
+    waits = machine.apply(asks, FROZEN, now)
+    assert (waits.stage, waits.leave) == (stage, None)
+    step = machine.next_step(waits, now)
+    assert isinstance(step, Run) or step == Wait(waits.deadline, "Then Tenon checks the node again")
+    later = now + expiration.ASK_FROZEN_AGAIN
+    remainder = machine.apply(machine.apply(waits, ASKS, later), ExpirationResult(), later)
+    assert remainder.leave is not None
+    assert remainder.leave.reason == "expired"

@@ -177,6 +177,38 @@ def test_a_node_is_empty_since_its_last_pod_left() -> None:
     assert cache.empty_since(mine) == T0 + 2000, "pods of DaemonSets do not count"
 
 
+def test_dis30_a_pod_that_ended_leaves_its_node_only_once() -> None:
+    """What removes the objects of finished Jobs, hours later and one by one, says nothing about the node."""
+    cache = Cache()
+    mine = claim(initialized=START)
+    cache.publish(mine, node(), running("a", "n"), running("b", "n"))
+    cache.now = T0 + 1000
+    cache.publish(*(running(name, "n", status={"phase": "Succeeded"}) for name in "ab"))
+    cache.now = T0 + 2000
+    ending = {"deletionTimestamp": START, "finalizers": ["example.com/logs"]}
+    with cache.subscribe([Topic.NODE_PODS]) as news:
+        cache.publish(running("a", "n", meta=ending, status={"phase": "Succeeded"}))
+        cache.pods.on_event("ns/a", None)
+        cache.pods.on_event("ns/b", None)
+        assert news.take() == [(Topic.NODE_PODS, "n")]
+    assert cache.empty_since(mine) == T0 + 1000
+    cache.publish(running("b", "n"))
+    cache.publish(running("b", "n", status={"phase": "Succeeded"}))
+    cache.now = T0 + 3000
+    cache.publish(running("b", "n", meta={"uid": "its successor"}))
+    assert cache.last_pod_event("n") == T0 + 3000, "another pod of that name came"
+
+
+def test_dis30_an_annotation_of_a_pod_is_no_pod_event() -> None:
+    cache = Cache()
+    cache.publish(claim(initialized=START), node(), running("a", "n", since="2026-01-01T00:01:00Z"))
+    cache.now = T0 + 2000
+    with cache.subscribe([Topic.NODE_PODS]) as news:
+        cache.publish(running("a", "n", meta={"annotations": {"karpenter.sh/do-not-disrupt": "true"}}))
+        assert news.take() == [(Topic.NODE_PODS, "n")], "but it protects the node"
+    assert cache.last_pod_event("n") == T0 + 60
+
+
 @pytest.mark.parametrize(
     "let_go",
     [

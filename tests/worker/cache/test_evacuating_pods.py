@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from tenon.kube.timestamps import clock_instant, format_instant
 from tests.worker.cache.objects import budget, claim, node, owned_by, running, waiting
 from worker.cache.capacity import scheduling_nodes
 from worker.cache.cluster import ClusterCache
@@ -69,8 +71,31 @@ def test_pods_that_belong_to_their_node_or_may_not_move_stay_sch_005(pod: Any) -
     assert moving(state(nodes=[node(meta=LEAVING)], pods=[pod])) == []
 
 
-def test_an_ending_pod_of_a_stateful_set_is_made_again_sch_005() -> None:
-    pod = running("db-0", "n", meta={**LEAVING, **owned_by("StatefulSet")})
+@pytest.mark.parametrize(
+    ("value", "started_ago", "moves"),
+    [
+        ("12h", timedelta(minutes=1), False),
+        ("12h", None, False),
+        ("12h", timedelta(hours=12), True),
+        ("soon", timedelta(minutes=1), True),
+    ],
+    ids=["protected", "not-started", "over", "invalid"],
+)
+def test_a_pod_that_is_protected_for_a_time_stays_until_it_is_over_sch_005(
+    value: str, started_ago: timedelta | None, *, moves: bool
+) -> None:
+    """Its next node would stand empty for that time."""
+    started = format_instant(clock_instant(NOW) - started_ago) if started_ago is not None else None
+    meta = {"annotations": {"karpenter.sh/do-not-disrupt": value}}
+    pod = running("p", "n", meta=meta, status={"startTime": started})
+    assert moving(state(nodes=[node(meta=LEAVING)], pods=[pod])) == (["p"] if moves else [])
+
+
+@pytest.mark.parametrize("value", ["", "true", "12h"])
+def test_an_ending_pod_of_a_stateful_set_is_made_again_sch_005(value: str) -> None:
+    """An annotation protects it no longer."""
+    annotations = {"annotations": {"karpenter.sh/do-not-disrupt": value}} if value else {}
+    pod = running("db-0", "n", meta={**LEAVING, **owned_by("StatefulSet"), **annotations})
     assert moving(state(nodes=[node(meta=LEAVING)], pods=[pod])) == ["db-0"]
 
 

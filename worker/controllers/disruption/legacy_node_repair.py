@@ -15,7 +15,7 @@ from activities.clock import utc_now
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.nodeclaim_deletion import delete_without_grace
+from activities.kubernetes.nodeclaim_deletion import delete_without_grace, end_grace
 from activities.kubernetes.nodeclaims import read_claim
 from activities.kubernetes.resources import NODES
 from tenon.apis import labels
@@ -123,7 +123,7 @@ class LegacyNodeRepairController(Controller):
     async def _handle(self, name: str, breaker: Breaker) -> None:
         node = self._cache.nodes.get(name)
         claim = self._cache.claim_of(node) if node is not None else None
-        if node is None or claim is None or claim.deleting or claim.warm:
+        if node is None or claim is None or claim.warm or (claim.deleting and claim.is_forced(self._now())):
             return
         fault = self._faults[name]
         if why := breaker.why_blocked(claim.pool):
@@ -137,10 +137,13 @@ class LegacyNodeRepairController(Controller):
     async def _repair(
         self, cached: ClaimRecord, node: NodeRecord, fault: LegacyFault, annotations: Mapping[str, str]
     ) -> None:
-        """Delete the claim, unless an annotation of it or of the Node (``annotations``) keeps repair away."""
+        """Delete the claim, unless an annotation of it or of the Node (``annotations``) keeps repair away.
+
+        A node that leaves already, perhaps held by a PodDisruptionBudget, loses what is left of its grace period.
+        """
         ref = ClaimRef(cluster=self._cluster, name=cached.name, uid=cached.uid)
         claim = await read_claim(self._kube, ref)
-        if claim is None or claim.deleting:
+        if claim is None:
             return
         if kind := veto(annotations, claim.annotations):
             why = f"The {kind} has the annotation {labels.DO_NOT_REPAIR}: remove it so that the node is replaced"
@@ -152,18 +155,20 @@ class LegacyNodeRepairController(Controller):
         status = f"{fault.condition.type} is {fault.condition.status}"
         detail = f"{status} for {lasting(now - since)}"
         removal = Removal(reason=Reason.UNHEALTHY, detail=detail, actor=f"controller {self.name}")
+        extra = {
+            "nodeclaim": claim.name,
+            "node": node.name,
+            "nodepool": claim.pool,
+            "reason": status,
+            "since": format_instant(since),
+        }
+        if claim.deleting:  # what deleted it has counted it
+            if await end_grace(self._kube, ref, claim, removal, now):
+                self._log.warning("A node that leaves does so by force because it is unhealthy", extra=extra)
+            return
         if not await delete_without_grace(self._kube, ref, claim, removal, now):
             return
-        self._log.warning(
-            "A node is replaced because it is unhealthy",
-            extra={
-                "nodeclaim": claim.name,
-                "node": node.name,
-                "nodepool": claim.pool,
-                "reason": status,
-                "since": format_instant(since),
-            },
-        )
+        self._log.warning("A node is replaced because it is unhealthy", extra=extra)
         capacity_type = claim.labels.get(labels.CAPACITY_TYPE, "")
         type_, reason = condition_label(fault.condition.type), Reason.UNHEALTHY.snake_case
         metrics.CLAIMS_UNHEALTHY.labels(type_, claim.pool, capacity_type, claim.image_id, MODE).inc()

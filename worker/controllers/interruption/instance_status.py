@@ -69,9 +69,9 @@ class InstanceStatusController(Controller):
         statuses = list(await asyncio.to_thread(self._read))
         unhealthy_instances = unhealthy(map(self._without_reboot, statuses), self._now())
         leaving = {
-            claim.name: (claim, unhealthy_instances[instance])
-            for instance in sorted(unhealthy_instances)
-            if (claim := self._cache.claim_of_instance(instance)) is not None and not self._nodes.leaves(claim)
+            claim.name: (claim, kind)
+            for instance, kind in sorted(unhealthy_instances.items())
+            if (claim := self._cache.claim_of_instance(instance)) is not None and self._concerns(kind, claim)
         }
         self._limit.count(self._nodes.leaves)
         fails = any(kind.failed for _, kind in leaving.values())
@@ -83,6 +83,12 @@ class InstanceStatusController(Controller):
 
         await bounded(sorted(leaving), AT_ONCE, handle)
         return POLL_SECONDS
+
+    def _concerns(self, kind: NoticeKind, claim: ClaimRecord) -> bool:
+        """Whether the node must leave, or leaves with its grace although its instance fails."""
+        if not self._nodes.leaves(claim):
+            return True
+        return kind.failed and claim.deleting and not claim.is_forced(self._now())
 
     def _without_reboot(self, status: InstanceStatus) -> InstanceStatus:
         claim = self._cache.claim_of_instance(status.instance_id)
@@ -114,6 +120,8 @@ class InstanceStatusController(Controller):
             for subject in subjects(claim, node):
                 await self._recorder.publish(subject, reason, why)
             return
-        if await self._nodes.make_leave(kind, claim, node):
+        leaves = self._nodes.leaves(claim)
+        act = self._nodes.end_grace if leaves else self._nodes.make_leave
+        if await act(kind, claim, node):
             metrics.INSTANCES_UNHEALTHY.labels(kind.value).inc()
-            await self._nodes.tell(kind, claim, node, leaves=True)
+            await self._nodes.tell(kind, claim, node, leaves=not leaves)

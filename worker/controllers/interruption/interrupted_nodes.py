@@ -11,7 +11,13 @@ from activities import metrics
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.nodeclaim_deletion import delete_with_finalizer, delete_without_grace, note_removal
+from activities.kubernetes.nodeclaim_deletion import (
+    delete_with_finalizer,
+    delete_without_grace,
+    end_grace,
+    note_removal,
+)
+from activities.kubernetes.nodeclaims import read_claim
 from activities.kubernetes.resources import NODES
 from tenon.apis import labels
 from tenon.ec2.instances.interruption import EVENTS, LEAVES, NoticeKind
@@ -83,8 +89,28 @@ class InterruptedNodes:
     async def _delete(self, kind: NoticeKind, claim: ClaimRecord) -> bool:
         if not kind.failed:
             return await delete_with_finalizer(self._kube, claim, self._removal(kind))
-        ref = ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid)
-        return await delete_without_grace(self._kube, ref, claim, self._removal(kind), self._now())
+        return await delete_without_grace(self._kube, self._ref(claim), claim, self._removal(kind), self._now())
+
+    def _ref(self, claim: ClaimRecord) -> ClaimRef:
+        return ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid)
+
+    async def end_grace(self, kind: NoticeKind, claim: ClaimRecord, node: NodeRecord | None) -> bool:
+        """End the grace period of a node that leaves already and whose instance fails. Return False if it was over."""
+        ref, removal = self._ref(claim), self._removal(kind)
+        present = await read_claim(self._kube, ref)
+        if present is None or not await end_grace(self._kube, ref, present, removal, self._now()):
+            return False
+        self._log.info(
+            "The controller ended the grace period of a node that leaves, because its instance fails",
+            extra={
+                "nodeclaim": claim.name,
+                "node": node.name if node is not None else "",
+                "nodepool": claim.pool,
+                "instance": claim.instance_id,
+                "reason": kind.value,
+            },
+        )
+        return True
 
     async def note(self, kind: NoticeKind, claim: ClaimRecord) -> None:
         """Record the notice on a NodeClaim that leaves already, for the timeline of its node."""

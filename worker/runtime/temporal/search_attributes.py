@@ -17,6 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities import loggers
 from worker.runtime.temporal.temporal_client import TemporalError
+from worker.runtime.temporal.temporal_cloud import is_cloud
 from workflows.names import SEARCH_ATTRIBUTES
 
 log = loggers.TEMPORAL
@@ -48,15 +49,19 @@ async def ensure_search_attributes(client: Client) -> None:
             why = f"Temporal failed to add them ({error.message})"
         raise TemporalError(
             f"Temporal namespace {client.namespace} lacks search attributes and {why}; run: "
-            + create_command(missing, client.namespace)
+            + create_command(missing, client)
         ) from None
     log.info("The worker added search attributes", extra={"search-attributes": _names(missing)})
 
 
-def create_command(missing: Keys, namespace: str) -> str:
-    """Return the command that adds search attributes to a namespace."""
-    arguments = " ".join(f"--name {key.name} --type {_type_name(key.indexed_value_type)}" for key in missing)
-    return f"temporal operator search-attribute create {arguments} --namespace {namespace}"
+def create_command(missing: Keys, client: Client) -> str:
+    """Return the command that adds search attributes to the client's namespace."""
+    types = {key.name: _type_name(key.indexed_value_type) for key in missing}
+    if is_cloud(client):
+        arguments = " ".join(f"--search-attribute {name}={kind}" for name, kind in types.items())
+        return f"tcld namespace search-attributes add --namespace {client.namespace} {arguments}"
+    arguments = " ".join(f"--name {name} --type {kind}" for name, kind in types.items())
+    return f"temporal operator search-attribute create {arguments} --namespace {client.namespace}"
 
 
 async def missing_search_attributes(client: Client) -> Keys:

@@ -92,6 +92,37 @@ def test_leg33_leg34_selectors(field: str) -> None:
     assert problems(converted({field: REMOVED})) == [f"spec.{field}: is required"]
 
 
+TERMS = ("subnetSelectorTerms", "securityGroupSelectorTerms")
+OF_DEMO = [{"tags": {"kubernetes.io/cluster/demo": "*"}}, {"tags": {"karpenter.sh/discovery": "demo"}}]
+
+
+def test_leg33_leg34_without_a_selector_a_class_takes_only_what_has_a_tag_of_its_own_cluster() -> None:
+    """Karpenter 0.5.0 defaulted both selectors to the first tag, and later guides use the second."""
+    inside = convert_provider("p", {"instanceProfile": "p"}, Defaults(cluster="demo"))
+    (node_class,) = sound(inside)
+    assert [node_class["spec"][name] for name in TERMS] == [OF_DEMO] * 2
+    tags = "kubernetes.io/cluster/demo or karpenter.sh/discovery: demo"
+    assert f"it names no subnets: Tenon uses those with the tag {tags}" in inside.notes
+
+
+def test_leg34_the_groups_of_a_launch_template_are_those_of_the_cluster_now() -> None:
+    edits = {"launchTemplate": "mine", "securityGroupSelector": REMOVED, "instanceProfile": REMOVED}
+    (node_class,) = sound(converted(edits, Defaults(cluster="demo")))
+    assert node_class["spec"]["securityGroupSelectorTerms"] == OF_DEMO
+    assert node_class["spec"]["subnetSelectorTerms"] == [{"tags": {"a": "b"}}]
+
+
+def test_leg33_leg34_where_the_cluster_is_unknown_a_note_asks_for_its_name() -> None:
+    inside = convert_provider("p", {"instanceProfile": "p"})
+    (node_class,) = sound(inside)
+    assert [node_class["spec"][name] for name in TERMS] == [[{"tags": {"karpenter.sh/discovery": "*"}}]] * 2
+    assert [note for note in inside.notes if "of any cluster" in note] == [
+        f"it names no {noun}: Tenon uses those with the tag karpenter.sh/discovery of any cluster: write your "
+        "cluster's name instead of *"
+        for noun in ("subnets", "security groups")
+    ]
+
+
 def test_leg35_the_instance_profile_may_come_from_the_settings() -> None:
     assert "role" not in spec()
     events = converted({"instanceProfile": REMOVED}, Defaults(instance_profile="shared"))

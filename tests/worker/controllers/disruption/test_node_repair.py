@@ -89,6 +89,13 @@ class World:
         body["metadata"]["resourceVersion"] = metadata(name)["resourceVersion"]
         self.cache.publish(decode_nodeclaim(json.dumps(body).encode()))
 
+    def delete(self, name: str, **annotations: str) -> None:
+        """Let the node leave for another reason, with these annotations on its NodeClaim."""
+        body = self.claim(name)
+        body["metadata"] |= {"deletionTimestamp": stamp(self.now()), "annotations": annotations}
+        body["metadata"]["resourceVersion"] = metadata(name)["resourceVersion"]
+        self.cache.publish(decode_nodeclaim(json.dumps(body).encode()))
+
     def claim(self, name: str) -> dict[str, Any]:
         return self.kube.objects["nodeclaims", "", name]
 
@@ -143,6 +150,28 @@ async def test_n15_144_ctl08_a_node_that_stays_unhealthy_loses_its_claim_by_forc
         assert counted("karpenter_nodeclaims_disrupted_total", **of_node, **modes) == 1
         await asyncio.sleep(3600)
         assert counted("karpenter_nodeclaims_unhealthy_disrupted_total", **image) == 1, "a slow end counts once"
+
+
+@pytest.mark.parametrize("before", ["", stamp(START + timedelta(days=1))], ids=["no-limit", "later"])
+async def test_sch104_a_node_that_leaves_already_and_stays_unhealthy_leaves_by_force(before: str) -> None:
+    """A PodDisruptionBudget may hold its pods for ever. What deleted its NodeClaim has counted it."""
+    image = {"nodepool": "leaves", "capacity_type": "spot", "image_id": "ami-1", "condition": "ready"}
+    image["termination_mode"] = "forceful"
+    async with watched() as world:
+        for name in "abcde":
+            world.node(name, pool="leaves")
+        world.node("a", "Unknown", pool="leaves")
+        world.delete("a", **({FORCE_AT: before} if before else {}))
+        await asyncio.sleep(HALF_AN_HOUR - 1)
+        assert world.claim("a")["metadata"]["annotations"].get(FORCE_AT, "") == before
+        await asyncio.sleep(2)
+        annotations = world.claim("a")["metadata"]["annotations"]
+        assert START + timedelta(minutes=30) <= datetime.fromisoformat(annotations[FORCE_AT]) <= world.now()
+        assert [why.reason for why in recorded(annotations)] == ["deleted", "Unhealthy"]
+        assert counted("karpenter_nodeclaims_unhealthy_disrupted_total", **image) == 0
+        writes = len(world.kube.calls)
+        await asyncio.sleep(3600)
+        assert len(world.kube.calls) == writes, "its grace is over"
 
 
 async def test_dis84_do_not_disrupt_does_not_stop_repair() -> None:

@@ -117,6 +117,40 @@ async def test_aws146_a_failing_check_ends_the_node_without_grace(check: str) ->
     assert len(world.kube.calls) == written, "a node that leaves is left alone"
 
 
+@pytest.mark.parametrize("before", ["", format_instant(START + timedelta(hours=1))], ids=["no-limit", "later"])
+async def test_aws146_a_failing_check_ends_the_grace_of_a_node_that_leaves_already(before: str) -> None:
+    """A PodDisruptionBudget may hold its pods for ever, and they run no more."""
+    world = World()
+    annotations = {labels.TERMINATION_TIMESTAMP: before} if before else {}
+    meta = {"deletionTimestamp": format_instant(LONG_AGO), "annotations": annotations}
+    sick, _ = world.node(1, ready="Unknown", meta=meta), world.node(2)
+    await world.impair(sick)
+    claim_of = await world.claim_of(sick)
+    assert claim_of["annotations"][labels.TERMINATION_TIMESTAMP] == format_instant(START)
+    assert [why.reason for why in recorded(claim_of["annotations"])] == ["deleted", "system_status"]
+    assert set(world.recorder.reasons()) == {"InstanceUnhealthy"}
+    written, events = len(world.kube.calls), len(world.recorder.events)
+    await world.impair(sick)
+    assert (len(world.kube.calls), len(world.recorder.events)) == (written, events), "its grace is over"
+
+
+async def test_aws147_a_scheduled_event_leaves_its_grace_to_a_node_that_leaves_already() -> None:
+    world = World()
+    leaves = world.node(1, meta={"deletionTimestamp": format_instant(LONG_AGO)})
+    world.statuses = [InstanceStatus(leaves, events=("degraded hardware",))]
+    await world.controller.reconcile(())
+    assert (world.kube.calls, world.recorder.events) == ([], [])
+
+
+async def test_aws146_sch104_a_zone_whose_status_checks_fail_forces_no_node_that_leaves() -> None:
+    world = World()
+    meta = {"deletionTimestamp": format_instant(LONG_AGO)}
+    fleet = [world.node(number, meta=meta if number == 0 else None) for number in range(5)]
+    await world.impair(*fleet[:3])
+    assert labels.TERMINATION_TIMESTAMP not in (await world.claim_of(fleet[0])).get("annotations", {})
+    assert set(world.recorder.reasons()) == {"NodeRepairBlocked"}
+
+
 async def test_aws147_a_scheduled_event_ends_the_node_with_its_grace() -> None:
     world = World()
     stops = world.node(1)
