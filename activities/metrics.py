@@ -592,7 +592,7 @@ TYPE_MEMORY_BYTES = TextGauge(
 )
 OFFERING_AVAILABLE = TextGauge(
     "karpenter_cloudprovider_instance_type_offering_available",
-    "1 if plans may use an offering; 0 if EC2 refused it recently, or if its price is not known.",
+    "1 if plans may use an offering; 0 if EC2 refused it recently, its price is not known, or no image boots its type.",
     ("instance_type", "capacity_type", "zone"),
 )
 OFFERINGS_REFUSED = TextGauge(

@@ -34,6 +34,10 @@ with workflow.unsafe.imports_passed_through():
     from tenon.messages.base import ActivityName
     from tenon.messages.disruption import AwaitedReport, DisruptResult, StepResult
     from workflows.command_run import CommandRun
+    from workflows.continuing import continue_as_new, must_continue_as_new
+
+MAX_HISTORY = 2000
+"""The number of history events after which a run continues as new."""
 
 
 class ReplacementWait:
@@ -65,10 +69,10 @@ class ReplacementWait:
             if now >= reported + REPORT_EVERY:
                 reported = await self._report_awaited(awaited)
             run.show(wait.text)
-            if workflow.info().is_continue_as_new_suggested():
+            if must_continue_as_new(MAX_HISTORY) and not run.cancelled:  # the next run would not know of it
                 awaited = evolve(awaited, timeline=run.timeline)
                 begin = command_page.first_input(run.begin.cluster, run.begin.command, run.plan_queue)
-                workflow.continue_as_new(evolve(begin, awaited=awaited))
+                continue_as_new(evolve(begin, awaited=awaited))
             with contextlib.suppress(TimeoutError):
                 await workflow.wait_condition(
                     lambda: run.replacements_changed or run.cancelled,

@@ -89,18 +89,13 @@ class Catalogue:
         reserve: InstanceReserve = DEFAULT_RESERVE,
         clock: Callable[[], float] = time.monotonic,
         reservations: CapacityReservations | None = None,
-        is_ipv4: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``reservations`` counts the places of capacity reservations; None offers none (gate ReservedCapacity).
-
-        ``is_ipv4`` says whether the cluster is known to be one of IPv4.
-        """
+        """``reservations`` counts the places of capacity reservations; None offers none (gate ReservedCapacity)."""
         self._reservations = reservations
         self._counted = IdleCache[_Variant, _Counted](IDLE_SECONDS, MAX_BUILT, clock)
         self._clients = clients
         self._pricing = pricing
         self._reserve = reserve
-        self._is_ipv4 = is_ipv4
         self._lock = threading.Lock()
         self._region = RegionTypesReader(clients, clock)
         self._described = IdleCache[str, list[InstanceType]](IDLE_SECONDS, MAX_BUILT, clock)
@@ -225,7 +220,7 @@ class Catalogue:
         self._region.forget()
 
     def _settings(self, node_class: EC2NodeClass) -> NodeSettings:
-        return settings_of(node_class, self._reserve, ipv4=self._is_ipv4())
+        return settings_of(node_class, self._reserve)
 
     def _state_of(
         self, node_class: EC2NodeClass, region_version: int, prices_version: int, *, unpriced: bool, dedicated: bool

@@ -39,7 +39,7 @@ _PRODUCTS = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 def why_no_price_list(region: str, *, isolated: bool) -> str:
     """Return why the price list service is not asked; empty if it is."""
     if isolated:
-        return "the price list service has no endpoint in an isolated VPC"
+        return "Tenon does not ask the price list service with ISOLATED_VPC=true"
     if region.startswith("us-gov-"):
         return "the price list service does not serve accounts of AWS GovCloud"
     return ""

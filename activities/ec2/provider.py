@@ -95,7 +95,6 @@ class Ec2Provider:
             Pricing(clients, isolated=isolated, table_path=price_table),
             reserve=reserve,
             reservations=self._reservations,
-            is_ipv4=lambda: self.cluster.ipv4,
         )
         self._network = Network(clients)
         self._profiles = Profiles(clients, cluster.name, isolated=isolated)

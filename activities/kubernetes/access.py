@@ -207,9 +207,9 @@ def _proxy_of_environment(url: str) -> str | None:
 
 
 def _is_in_a_network(host: str, entries: Iterable[str]) -> bool:
-    """Whether the host is an address in one of these networks. Python's own rules for NO_PROXY know no networks.
+    """Whether the host is an address in one of these networks.
 
-    Entries that are no network, such as names, count as none.
+    Python's own rules for NO_PROXY know names and single addresses only. Other entries are left to them.
     """
     try:
         address = ipaddress.ip_address(host)

@@ -131,10 +131,6 @@ class LaunchPreparation:
             )
         except NoImageError as error:
             wait = LaunchWait(reason=nodeclaims.LAUNCH_FAILED, message=str(error))
-            if types_asked_for := claim.instance_types:  # the class has images for others
-                self._parts.breakers.refused(
-                    view.pool, wait.reason, wait.message, types_asked_for, node_class=claim.class_key
-                )
             return await self._parts.failures.unprepared(claim, prepare_input.claim, view, wait)
         except ValueError as error:
             wait = LaunchWait(reason=nodeclaims.LAUNCH_FAILED, message=str(error))

@@ -144,7 +144,8 @@ class ClusterObjects:
 
         with _typed():
             await with_heartbeat(work())
-        return RemovedThings(removed={FINALIZER: sorted(removed)[:MAX_LISTED]} if removed else {}, leftovers=leftovers)
+        listed = {FINALIZER: sorted(removed)[:MAX_LISTED]} if removed else {}
+        return RemovedThings(removed=listed, leftovers=_in_order(leftovers))
 
     async def _mark(self, kube: Kube) -> MarkResult:
         """Mark what can be marked. An object that the API server refuses to change does not stop the others."""

@@ -177,7 +177,7 @@ def _pairs(cluster: CostObjects) -> Iterable[tuple[ClaimRecord | None, NodeRecor
 
 
 def living(cluster: CostObjects, nodes: Iterable[PricedNode]) -> list[Lifetime]:
-    """Return the instances of NodeClaims that run now, or that EC2 accepted to terminate and that are not gone yet."""
+    """Return the instances of NodeClaims that run now, or whose termination EC2 accepted and that are not gone yet."""
     ends = {claim.name: claim.true_since(INSTANCE_TERMINATING) for claim in cluster.claims}
     return [
         Lifetime(

@@ -63,7 +63,7 @@ RIGHTS = (
     *_rights("", "pods/eviction pods/binding", "create"),
     *_rights("", "pods", "delete"),
     *_rights("", "events", "get", "list", "create", "patch"),
-    *_rights("events.k8s.io", "events", "get", "list", "create", "patch"),
+    *_rights("events.k8s.io", "events", "get", "create", "patch"),
     *_rights("coordination.k8s.io", "leases", "list", names="karpenter-leader-election"),
     *_rights("authorization.k8s.io", "subjectaccessreviews", "create"),
     *_rights(

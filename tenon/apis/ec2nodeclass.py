@@ -145,7 +145,7 @@ class EC2NodeClassSpec(LaunchSettings):
     placement_group_selector: PlacementGroupSelector | None = None
     """The placement group of the instances."""
     ip_prefix_count: Annotated[int, Field(ge=0)] | None = None
-    """How many IPv4 prefixes an interface with an address gets in an IPv4 cluster. Types without room are left out."""
+    """How many IPv4 prefixes each interface with an address gets. It has no effect in an IPv6 cluster."""
     ami_selector_terms: Annotated[list[AMISelectorTerm], Field(min_length=1, max_length=30)]
     """The machine images that instances may run."""
     ami_family: AMIFamily | None = None

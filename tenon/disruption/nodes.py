@@ -30,7 +30,7 @@ class ManagedNode:
     node: str = ""
     """The name of its Node."""
     terminating: bool = False
-    """EC2 has accepted to terminate its instance. Budgets no longer count the node (DIS-50)."""
+    """EC2 has accepted the termination of its instance. Budgets no longer count the node (DIS-50)."""
     protected_by: str = ""
     """The annotation that protects it, as `tenon.kube.protection.node_protection` says it."""
     protected_until: datetime | None = None

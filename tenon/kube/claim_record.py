@@ -149,7 +149,7 @@ class ClaimRecord(ObjectRecord):
 
     @property
     def terminating(self) -> bool:
-        """Whether EC2 has accepted to terminate its instance, or does not know it any more."""
+        """Whether EC2 has accepted the termination of its instance, or does not know it any more."""
         return self.is_true(INSTANCE_TERMINATING)
 
     @property

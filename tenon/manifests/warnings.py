@@ -247,7 +247,7 @@ def _tags_that_ec2_refuses(item: Item, node_class: EC2NodeClass) -> Iterator[Dia
         if has(item.body, (*path, tag)) and (why := refused_by_ec2(tag, value)):
             yield _warning(item, (*path, tag), f"EC2 refuses this tag, and so every launch with it: {why}")
     own = len(node_class.spec.tags)
-    every = len(instance_tags("cluster", node_class, "pool", "claim", "token"))
+    every = len({*instance_tags("cluster", node_class, "pool", "claim", "token"), labels.TAG_GROUP})
     if every > MAX_TAGS:
         sentence = (
             f"EC2 takes {MAX_TAGS} tags of an instance, and these are {every} with the {every - own} that Tenon adds, "

@@ -185,7 +185,7 @@ class TerminateResult(Message):
     released: "ReleaseResult | None" = None
     """What the release did; None if it failed or was not asked for."""
     asked_at: datetime | None = None
-    """When EC2 first accepted to terminate it, or did not know it; None if that was not recorded."""
+    """When EC2 first accepted its termination, or did not know it; None if that was not recorded."""
     stopped: str = ""
     """When it was stopped, as the annotation of its claim says (`tenon.kube.stopped_times`)."""
 

@@ -214,7 +214,7 @@ class NodeState(Message):
     pods_were_bound: bool = False
     """Its planned pods were bound once. After a reboot they are not bound again."""
     terminated_at: datetime | None = None
-    """When EC2 accepted to terminate its instance, which costs nothing from then on."""
+    """When EC2 accepted the termination of its instance, which costs nothing from then on."""
     stopped: str = ""
     """When its instance was stopped (`tenon.kube.stopped_times`)."""
     drain_blocks: tuple[DrainBlock, ...] = ()
@@ -268,7 +268,7 @@ class NodeClaimResult(Message):
     asked_at: datetime | None = None
     """When it was asked to leave."""
     terminated_at: datetime | None = None
-    """When EC2 accepted to terminate its instance, which costs nothing from then on."""
+    """When EC2 accepted the termination of its instance, which costs nothing from then on."""
     stopped: str = ""
     """When its instance was stopped (`tenon.kube.stopped_times`)."""
     drain_blocks: list[DrainBlock] = Field(default_factory=list)

@@ -288,7 +288,7 @@ class RemovalEntry(_Entry):
     asked_at: datetime | None = None
     """When it was asked to leave."""
     terminated_at: datetime | None = None
-    """When EC2 accepted to terminate its instance, which costs nothing from then on."""
+    """When EC2 accepted the termination of its instance, which costs nothing from then on."""
     stopped: Text = ""
     """When its instance was stopped, as ISO 8601 intervals joined by commas; the last one may have no end."""
     pods: int = 0

@@ -185,7 +185,8 @@ class OperatorService:
 
 async def test_missing_search_attributes_are_reported_with_the_command_to_add_them() -> None:
     """The dev server denies nothing, so this one is asked of a stub."""
-    client = SimpleNamespace(namespace="prod", operator_service=OperatorService())
+    connected = SimpleNamespace(config=SimpleNamespace(target_host="temporal:7233", tls=None))
+    client = SimpleNamespace(namespace="prod", operator_service=OperatorService(), service_client=connected)
     with pytest.raises(TemporalError) as refusal:
         await ensure_search_attributes(cast("Client", client))
     text = str(refusal.value)

@@ -285,19 +285,10 @@ def test_refused_types_make_room_for_those_that_ec2_did_not_try(names: list[str]
     assert {item.key for item in result.unavailable} == {OfferingKey("spot", name, "") for name in names}
 
 
-@pytest.mark.parametrize("code", ["PrivateIpAddressLimitExceeded", "AttachmentLimitExceeded"])
-@pytest.mark.parametrize("names", [("t3.nano", "t3a.nano"), ("t3.nano",)])
-def test_types_too_small_for_the_class_make_room_for_larger_ones(names: tuple[str, ...], code: str) -> None:
-    """For example a t3.nano, whose interfaces have no room for the prefixes that the class asks for."""
-    result = answered(*((name, "us-west-2a", code) for name in names), types=UNTRIED)
-    assert result.waits is not None
-    assert {item.key for item in result.unavailable} == {OfferingKey("spot", name, "") for name in names}
-
-
 def test_refused_types_make_no_room_if_ec2_tried_every_type() -> None:
-    for code in ("FreeTierRestrictionError", "PrivateIpAddressLimitExceeded"):
-        result = answered(("m5.large", "us-west-2a", code), ("c5.large", "us-west-2b", code))
-        assert result.unavailable == []
+    code = "FreeTierRestrictionError"
+    result = answered(("m5.large", "us-west-2a", code), ("c5.large", "us-west-2b", code))
+    assert result.unavailable == []
 
 
 @pytest.mark.parametrize("code", ["OptInRequired", "InvalidParameterCombination", "UnsupportedOperation"])

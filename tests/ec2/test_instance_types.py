@@ -172,19 +172,6 @@ def test_aws077_a_type_has_a_place_for_each_interface_that_a_class_lists() -> No
     assert not fits((0, 0), (1, 0))
 
 
-@pytest.mark.parametrize(
-    ("addresses", "prefixes", "expected"), [(2, 1, True), (2, 2, False), (2, 4, False), (5, 4, True)]
-)
-def test_aws077_an_interface_has_an_address_and_each_prefix_takes_the_place_of_another(
-    addresses: int, prefixes: int, expected: bool
-) -> None:
-    network = item("m5.large")["NetworkInfo"] | {"Ipv4AddressesPerInterface": addresses}
-    kind = item("m5.large") | {"NetworkInfo": network}
-    selection = node_class(ipPrefixCount=prefixes)
-    assert supported(kind, settings_of(selection)) is expected
-    assert supported(kind, settings_of(selection, ipv4=False)), "interfaces of an IPv6 cluster get no prefixes"
-
-
 def test_types_that_no_class_can_use() -> None:
     """AWS-077: paravirtual types, foreign architectures, a1 with AL2023."""
     assert not supported(item("m5.large") | {"SupportedVirtualizationTypes": ["paravirtual"]}, NodeSettings())

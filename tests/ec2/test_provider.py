@@ -74,22 +74,6 @@ def test_a_changed_class_gets_its_own_types(provider: Ec2Provider, ready_class: 
     assert {instance_type.capacity["pods"] for instance_type in provider.instance_types(changed)} == {7}
 
 
-def test_types_without_room_for_the_prefixes_of_a_class_are_left_out(
-    provider: Ec2Provider, ready_class: EC2NodeClass, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A t3.nano has two addresses on each interface. In an IPv6 cluster there are no such prefixes."""
-
-    def names() -> set[str]:
-        return {kind.name for kind in provider.instance_types(prefixed)}
-
-    prefixed = node_class(ready_class.status.to_dict(), role="KarpenterNodeRole-sandbox", ipPrefixCount=4)
-    assert provider.cluster.ipv4
-    assert "t3.nano" not in names()
-    assert "m5.large" in names()
-    monkeypatch.setattr(provider, "cluster", replace(provider.cluster, service_cidr="fd00::/108", dns_ip=""))
-    assert "t3.nano" in names()
-
-
 def with_amis(ready_class: EC2NodeClass, suffix: str, *archs: str) -> EC2NodeClass:
     """The class with an image for each architecture."""
     amis = [

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from temporalio import workflow
 from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
@@ -17,7 +18,7 @@ from tenon.messages.command_steps import DisruptInput
 from tenon.messages.disruption import AwaitedReport, DisruptResult
 from tests.workflows.fake_steps import NOW, FakeSteps, leaves_first
 from tests.workflows.waiting import until
-from workflows import names
+from workflows import continuing, names
 from workflows.disruption_command import DisruptionCommandWorkflow
 
 pytestmark = pytest.mark.integration
@@ -112,6 +113,21 @@ async def test_n15_191_a_replacement_that_never_comes_ends_the_command_with_a_se
     assert steps.settled[0].seconds >= 1800
     name, data = signals[-1]
     assert (name, AwaitedReport.model_validate_json(data).seconds) == ("awaits_replacement", 3600)
+
+
+async def test_a_wait_goes_on_where_another_version_of_the_worker_takes_over(
+    temporal: WorkflowEnvironment, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may last for days, and the earlier version is removed."""
+    monkeypatch.setattr(continuing, "is_for_another_version", lambda: workflow.info().continued_run_id is None)
+    steps = finding(LEAVING, LEAVING, RUNNING)
+    async with running(temporal, cluster, steps) as handle:
+        result = await handle.result()
+        first_run = temporal.client.get_workflow_handle(handle.id, run_id=handle.first_execution_run_id)
+        ended = (await first_run.fetch_history()).events[-1].workflow_execution_continued_as_new_event_attributes
+    assert ended.new_execution_run_id
+    assert (result.accepted, result.replaced_by) == (["default-1"], ["default-2"])
+    assert steps.calls.count("disrupt nodes") == 1
 
 
 async def test_n15_191_an_operator_may_end_the_wait(temporal: WorkflowEnvironment, cluster: str) -> None:

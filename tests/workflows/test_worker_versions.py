@@ -79,6 +79,7 @@ async def client(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(worker_versions, "LOOK_EVERY", 1.0)
     monkeypatch.setattr(worker_versions, "RETRY", 0.5)
     monkeypatch.setattr(worker_versions, "ASK_EVERY", 0.5)
+    monkeypatch.setattr(worker_versions, "ASK_DRAINING_EVERY", 1.0)
     return await connected(temporal.client)
 
 
@@ -246,7 +247,8 @@ async def test_with_manual_versioning_the_runs_of_an_earlier_version_leave_it_wi
     world = guarded_world()
     for pause in ("BLOCKED_RETRY", "MAX_BLOCKED_RETRY"):  # a next try would pin the run again
         monkeypatch.setattr(leaving_stages, pause, timedelta(hours=1))
-    monkeypatch.setattr("tenon.node.next_step.STARTS_WITHIN", timedelta(minutes=14))  # its timer would be a task
+    for pause in ("CONTINUES_AFTER", "MAX_CONTINUES_AFTER"):  # the timer of an earlier wait would give the run a task
+        monkeypatch.setattr(f"workflows.nodeclaim.{pause}", timedelta())
     manual = load(cluster_name=cluster, worker_versioning="Manual")
     with temporal.with_time_skipping_disabled():
         async with version(client, cluster, world, "a", monkeypatch, settings=manual):

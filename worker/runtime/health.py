@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import select
 import socket
+import sys
 import threading
 import time
 import zlib
@@ -80,6 +82,11 @@ class DualStackServer(ThreadingHTTPServer):
         with self._ended:
             self._open.pop(request, None)
             self._ended.notify()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say why a request failed, unless its client has left."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 @dataclass
@@ -160,6 +167,8 @@ def serve_metrics(
     ``addresses``: where the child processes serve the metrics of Temporal's client.
     """
 
+    gathering = threading.Lock()
+
     class Metrics(_Quiet):
         def do_GET(self) -> None:
             """One scrape, or one profile."""
@@ -173,6 +182,12 @@ def serve_metrics(
             if self.path.split("?")[0] != "/metrics":
                 self.answer(404, "text/plain", b"not found\n")
                 return
+            # One at a time: on a busy machine, scrapes that nobody awaits any more would hold up those that follow.
+            with gathering:
+                if not self.client_has_left():
+                    self._answer_scrape()
+
+        def _answer_scrape(self) -> None:
             registry = CollectorRegistry()
             MultiProcessCollector(registry, path=directory)  # type: ignore[no-untyped-call]
             zipped = "gzip" in self.headers.get("Accept-Encoding", "")
@@ -197,6 +212,15 @@ class _Quiet(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def client_has_left(self) -> bool:
+        """Return whether the client has closed its connection, for example because it waited too long."""
+        arrivals = select.poll()
+        arrivals.register(self.connection, select.POLLIN)
+        try:
+            return bool(arrivals.poll(0)) and not self.connection.recv(1, socket.MSG_PEEK)
+        except ConnectionError:
+            return True
 
     def answer_in_pieces(self, pieces: Iterable[bytes], content_type: str, *, zipped: bool) -> None:
         """Send a body whose length no one knows yet. It ends with the connection."""

@@ -18,7 +18,7 @@ GATES_WITHOUT_EFFECT: Mapping[str, str] = {
 }
 """What the worker does whether or not the gate is on, by gate name."""
 COMMITMENTS_IN_VAIN = (
-    "ENABLE_COMMITMENTS=true has no effect with ISOLATED_VPC=true: Savings Plans have no endpoint in an isolated VPC."
+    "ENABLE_COMMITMENTS=true has no effect with ISOLATED_VPC=true: Tenon asks for no Savings Plans there."
 )
 WITHOUT_WEBHOOK = (
     "DISABLE_WEBHOOK=true: objects of v1beta1 are not converted, and those that are stored as v1beta1 cannot be read. "

@@ -9,7 +9,7 @@ from typing import Any
 
 from tenon.apis import labels
 from tenon.apis.base import FaultKind
-from tenon.apis.ec2nodeclass import CLUSTER_TAG_PREFIX, MAX_TAGS
+from tenon.apis.ec2nodeclass import MAX_TAGS
 from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.amis import OldFamily, convert_family, family_problem, incompatible_status
 from tenon.apis.legacy.conversion import (
@@ -99,7 +99,7 @@ def _converted(manifest: Mapping[str, Any], defaults: Defaults, *, is_template: 
         selector = spec.get(field)
         fields[f"{field}Terms"] = selector_terms(selector) if selector else _default_terms(defaults.cluster)
         if not selector:
-            sentence = f"it names no {noun}: Tenon uses those with the tag {_default_tags(defaults.cluster)}"
+            sentence = f"it names no {noun}: Tenon uses those with the tag {_default_tag(defaults.cluster)}"
             notes.append(Note(sentence, f"spec.{field}Terms"))
     if spec.get("launchTemplate"):
         sentence = (
@@ -125,20 +125,22 @@ def _converted(manifest: Mapping[str, Any], defaults: Defaults, *, is_template: 
 
 
 def _default_terms(cluster: str) -> list[JsonObject]:
-    """Return the selector terms of a class without a selector: the tag of Karpenter 0.5, and the tag of later guides.
+    """Return the selector terms of a class without a selector: what carries the cluster's tag of Karpenter's guides.
 
-    Where the cluster is not known, they match what any cluster discovers.
+    Karpenter 0.5 took the tag ``kubernetes.io/cluster/NAME``, and one security group of those with it. Load balancers'
+    groups and public subnets may have this tag too, and terms cannot leave them out. Where the cluster is not known,
+    the terms match what any cluster discovers.
     """
-    if not cluster:
-        return [{"tags": {DISCOVERY_TAG: "*"}}]
-    return [{"tags": {f"{CLUSTER_TAG_PREFIX}/{cluster}": "*"}}, {"tags": {DISCOVERY_TAG: cluster}}]
+    return [{"tags": {DISCOVERY_TAG: cluster or "*"}}]
 
 
-def _default_tags(cluster: str) -> str:
-    """Name the tags of these terms in a sentence."""
-    if not cluster:
-        return f"{DISCOVERY_TAG} of any cluster: write your cluster's name instead of *"
-    return f"{CLUSTER_TAG_PREFIX}/{cluster} or {DISCOVERY_TAG}: {cluster}"
+def _default_tag(cluster: str) -> str:
+    """Name that tag in a sentence."""
+    return (
+        f"{DISCOVERY_TAG}: {cluster}"
+        if cluster
+        else f"{DISCOVERY_TAG} of any cluster: write your cluster's name instead of *"
+    )
 
 
 def _identity(spec: Mapping[str, Any], defaults: Defaults, notes: list[str]) -> JsonObject:

@@ -25,11 +25,6 @@ class Cluster:
         """Whether nodes and pods have IPv6 addresses. A cluster has one family, and the service range shows which."""
         return ":" in (self.service_cidr or self.dns_ip)
 
-    @property
-    def ipv4(self) -> bool:
-        """Whether they are known to have IPv4 addresses."""
-        return bool(self.service_cidr or self.dns_ip) and not self.ipv6
-
 
 def minor_version(version: str) -> tuple[int, int]:
     """Parse ``1.36``, ``v1.36.3`` or ``1.36+`` into a pair that can be compared.

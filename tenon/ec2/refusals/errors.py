@@ -48,10 +48,6 @@ TYPE_REFUSED = UNAUTHORIZED | codes_of(Scope.TYPE)
 """Codes that rule out an instance type if EC2 refused only this one of several types with them: see `refused_type`."""
 _NAMES_TYPE = frozenset({"FreeTierRestrictionError", "InvalidInstanceType", "InvalidInstanceType.NotFound"})
 """Those of them that no EC2NodeClass can cause."""
-_TYPE_TOO_SMALL = frozenset(
-    {"AttachmentLimitExceeded", "InvalidInterface.IpAddressLimitExceeded", "PrivateIpAddressLimitExceeded"}
-)
-"""Those of them that a type has because the EC2NodeClass asks for more than fits on it. A larger one may do."""
 BAD_CREDENTIALS = codes_of(Scope.CREDENTIALS) | {"AuthFailure"}
 _OF_CLOCK = frozenset({"RequestExpired", "InvalidSecurity.RequestHasExpired"})
 """Those of them that a request also gets which a wrong clock has dated."""
@@ -301,14 +297,12 @@ def refused_before_others(
     """Return the types that EC2 refused as such without trying all others, sorted. Empty if EC2 tried every type.
 
     A policy may deny the cheapest types. If the next request had them again, EC2 would never try the types that the
-    policy allows. Nor would it try larger types if the cheapest are too small for what the EC2NodeClass asks for.
-    Reservations are left to the breaker, because a request has only a few of them. So is what else the EC2NodeClass may
-    be the cause of: other classes may get these types.
+    policy allows. Reservations are left to the breaker, because a request has only a few of them. So is what the
+    EC2NodeClass may be the cause of: other classes may get these types.
     """
     pairs = set(tried)
     tried_failures, untried_failures = _by_trial(fleet_errors, capacity_type)
-    about_type = [error for error in tried_failures if _names_type(error) or error.get("ErrorCode") in _TYPE_TOO_SMALL]
-    names = _refused_types(about_type, pairs)
+    names = _refused_types(filter(_names_type, tried_failures), pairs)
     untried_types = {name for error in untried_failures for name, _ in _meant(error, pairs)}
     if capacity_type == labels.RESERVED or untried_types <= names:
         return []

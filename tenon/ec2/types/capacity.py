@@ -62,8 +62,6 @@ class NodeSettings:
     lists_interfaces: bool = False
     device_indexes: Mapping[int, int] = field(default_factory=dict)
     """By network card index: the largest device index of the interfaces that the class lists."""
-    prefixes: int = 0
-    """How many IPv4 prefixes each interface gets."""
     needs_nitro: bool = False
     needs_nested_virtualization: bool = False
     needs_enclaves: bool = False

@@ -87,7 +87,6 @@ def supported(item: Item, settings: NodeSettings) -> bool:
         and (nitro or not settings.needs_nitro)
         and placement_groups.takes(settings.placement_group, item)
         and _has_places(network, settings.device_indexes)
-        and network["Ipv4AddressesPerInterface"] > settings.prefixes  # each takes the place of an address
         and network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0) >= len(settings.efa_only_interfaces)
         and (
             not settings.needs_nested_virtualization

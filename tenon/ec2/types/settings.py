@@ -19,13 +19,8 @@ def kubelet_map(node_class: EC2NodeClass) -> dict[str, Any]:
     return {name: value for name, value in kubelet.to_dict().items() if value not in (None, {}, [])}
 
 
-def settings_of(
-    node_class: EC2NodeClass, reserve: InstanceReserve = DEFAULT_RESERVE, *, ipv4: bool = True
-) -> NodeSettings:
-    """Return the settings of a class, without the memory, CPU, pods and huge pages that its nodes reported.
-
-    ``ipv4``: whether the cluster is one of IPv4. Otherwise its interfaces get no prefixes.
-    """
+def settings_of(node_class: EC2NodeClass, reserve: InstanceReserve = DEFAULT_RESERVE) -> NodeSettings:
+    """Return the settings of a class, without the memory, CPU, pods and huge pages that its nodes reported."""
     spec = node_class.spec
     interfaces = spec.network_interfaces
     device_indexes: dict[int, int] = {}
@@ -44,7 +39,6 @@ def settings_of(
         efa_only_interfaces=tuple(i.network_card_index for i in interfaces if i.interface_type == "efa-only"),
         lists_interfaces=bool(interfaces),
         device_indexes=device_indexes,
-        prefixes=spec.ip_prefix_count or 0 if ipv4 else 0,
         needs_nitro=spec.connection_tracking is not None,
         needs_nested_virtualization=spec.cpu_options is not None
         and spec.cpu_options.nested_virtualization == "enabled",

@@ -12,6 +12,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.kubernetes.errors import ApiError, ApiUnreachableError, ForbiddenError, WriteStoppedError
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODEPOOLS, NODES
+from activities.teardown import kubernetes_objects
 from activities.teardown.kubernetes_objects import ClusterObjects
 from tenon.apis import labels
 from tenon.messages.base import API_SERVER_UNREACHABLE, ErrorType
@@ -122,6 +123,18 @@ async def test_finalizers_are_removed_from_what_is_tenons_alone(kube: FakeKube) 
     assert set(kube.names(NODES)) == {"node-system", "node-group"}
     assert kube.objects["ec2nodeclasses", "", "default"]["metadata"]["finalizers"] == ["mine"]
     assert kube.objects["nodeclaims", "", "system-1"]["metadata"]["finalizers"] == [FINALIZER]
+
+
+async def test_the_result_stays_small_however_many_nodes_have_a_finalizer_of_others(
+    kube: FakeKube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubernetes_objects, "MAX_LISTED", 3)
+    for number in range(6, 1, -1):
+        metadata = {"name": f"web-{number}", "finalizers": [FINALIZER, "example.com/backup"]}
+        kube.add(NODECLAIMS, {"metadata": metadata, "spec": {"nodeClassRef": OURS}})
+    step = ClusterObjects(kube, CLUSTER).remove_finalizers  # type: ignore[arg-type]
+    result = await run(step, TeardownInput(cluster=CLUSTER))
+    assert [item.name for item in result.leftovers] == ["web-2", "web-3", "web-4"]
 
 
 async def test_what_the_api_server_refuses_for_one_object_stops_no_other(

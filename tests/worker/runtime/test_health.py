@@ -8,19 +8,22 @@ import io
 import json
 import os
 import socket
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from worker.runtime import health as health_module
 from worker.runtime.child_processes import REPORT_FD, report_failure, report_health
-from worker.runtime.health import LATE_LIMIT, SILENCE_LIMIT, Health, serve_metrics, serve_probes
+from worker.runtime.health import LATE_LIMIT, SILENCE_LIMIT, DualStackServer, Health, serve_metrics, serve_probes
 
 pytestmark = pytest.mark.integration
 
@@ -192,6 +195,57 @@ def test_metrics_are_served_before_any_child_wrote_one(tmp_path: os.PathLike[str
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_scrapes_are_answered_one_at_a_time_and_not_for_clients_that_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine, Prometheus gives scrapes up and sends others. Each costs processor time that those lack."""
+    begun, may_end = threading.Semaphore(0), threading.Event()
+
+    def slow_text(_addresses: object) -> bytes:
+        begun.release()
+        assert may_end.wait(60)
+        return b""
+
+    monkeypatch.setattr(health_module, "temporal_text", slow_text)
+    server = cast("DualStackServer", serve_metrics(os.fspath(tmp_path), 0))
+    port = server.server_address[1]
+    try:
+        with ThreadPoolExecutor() as pool, contextlib.ExitStack() as stack:
+            first = pool.submit(asked, port, "/metrics")
+            assert begun.acquire(timeout=60)
+            for _ in range(5):
+                with socket.create_connection(("127.0.0.1", port), timeout=60) as leaving:
+                    leaving.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            stack.callback(may_end.set)
+            last = pool.submit(asked, port, "/metrics")
+            may_end.set()
+            assert (first.result()[0], last.result()[0]) == (200, 200)
+            assert begun.acquire(timeout=60)
+        with server._ended:
+            assert server._ended.wait_for(lambda: not server._open, 60)
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert not begun.acquire(blocking=False)
+
+
+def test_only_the_error_of_a_client_that_stays_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    server = serve_metrics(os.fspath(tmp_path), 0)
+    try:
+        for error in (BrokenPipeError(), ConnectionResetError(), ValueError("unknown")):
+            try:
+                raise error
+            except type(error):
+                server.handle_error(None, ("127.0.0.1", 1))  # type: ignore[arg-type]
+    finally:
+        server.shutdown()
+        server.server_close()
+    text = capsys.readouterr().err
+    assert "ValueError: unknown" in text
+    assert "BrokenPipeError" not in text
+    assert "ConnectionResetError" not in text
 
 
 @pytest.mark.asyncio(loop_scope="function")

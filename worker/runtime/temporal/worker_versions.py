@@ -9,7 +9,8 @@ With `Automatic`, for one Deployment whose pods Kubernetes replaces one after th
 - If the Current version has no worker, a worker of another version makes its own Current. Runs that stayed on a version
   without workers move to the Current one.
 
-With `Manual`, an operator or Temporal's Worker Controller does all that, and workers only say what they see.
+With `Manual`, an operator or Temporal's Worker Controller decides about versions. Workers say what they see, and those
+of a version that drains ask its runs to go to the Current version, because it is removed only after that.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from workflows import names
 
 log = loggers.TEMPORAL
 
-DISABLED, AUTOMATIC = "Disabled", "Automatic"
+DISABLED, AUTOMATIC, MANUAL = "Disabled", "Automatic", "Manual"
 NOT_SERVING = "it does not serve workflows yet"
 LOOK_EVERY = 30.0
 """Seconds between two looks at the routing."""
@@ -56,6 +57,9 @@ LEAVE_WITHIN = timedelta(minutes=4)
 """How long a worker that stops waits until its runs have gone to the Current version. A step takes up to 3 minutes."""
 ASK_EVERY = 5.0
 """Seconds between two requests to these runs."""
+ASK_DRAINING_EVERY = 300.0
+"""Seconds between two requests to a run of a version that drains. The first may come before Temporal tells the run that
+another version takes over, and each is a task and perhaps a step of the run."""
 REVISION = "deployment.kubernetes.io/revision"
 """The annotation in which Kubernetes counts the revisions of a Deployment. A rollback counts too."""
 SIGNALS: Mapping[str, tuple[str, list[Any]]] = {
@@ -106,6 +110,8 @@ class WorkerVersions:
         self.build_id = self._own.build_id if settings.worker_versioning != DISABLED else UNVERSIONED
         self._identity = f"{os.getpid()}@{socket.gethostname()}"
         self._client: Client | None = None
+        self._asked_at: dict[str, float] = {}
+        """By run ID, when a run was asked last to leave this version, which drains."""
         self._waits = NOT_SERVING if settings.worker_versioning == AUTOMATIC else ""
         self._limiter = LogRateLimiter()
 
@@ -228,6 +234,8 @@ class WorkerVersions:
             if observed.current == self.build_id:
                 for build_id in observed.draining:
                     await self._adopt(routing, build_id)
+        if self._settings.worker_versioning == MANUAL and self.build_id in observed.draining:
+            await self._drain(routing, observed.current)
         serves = observed.serves(self.build_id)
         metrics.WORKER_VERSION_SERVES.labels(self.build_id).set(int(serves))
         if not serves and self._limiter.count("not routed") is not None:
@@ -235,6 +243,19 @@ class WorkerVersions:
                 "Temporal sends no new workflows to the version of this worker, which is neither Current nor Ramping",
                 extra={"build-id": self.build_id, "current-build-id": observed.current},
             )
+
+    async def _drain(self, routing: VersionRouting, current: str) -> None:
+        """Ask the runs that are pinned to this version to leave it. Otherwise some would rest on it for a day."""
+        if not await routing.has_worker(current):
+            return
+        now = asyncio.get_running_loop().time()
+        runs = await routing.pinned_runs(self.build_id)
+        asked_at = {run_id: self._asked_at[run_id] for _, _, run_id in runs if run_id in self._asked_at}
+        for workflow_type, workflow_id, run_id in runs:
+            if now >= asked_at.get(run_id, float("-inf")) + ASK_DRAINING_EVERY and self._client is not None:
+                await self._ask_to_leave(self._client, workflow_type, workflow_id, run_id)
+                asked_at[run_id] = now
+        self._asked_at = asked_at
 
     async def _adopt_versioned_runs(self, routing: VersionRouting) -> None:
         """Take over the runs of versions whose workers are gone, after worker versioning was turned off."""

@@ -93,16 +93,15 @@ def test_leg33_leg34_selectors(field: str) -> None:
 
 
 TERMS = ("subnetSelectorTerms", "securityGroupSelectorTerms")
-OF_DEMO = [{"tags": {"kubernetes.io/cluster/demo": "*"}}, {"tags": {"karpenter.sh/discovery": "demo"}}]
+OF_DEMO = [{"tags": {"karpenter.sh/discovery": "demo"}}]
 
 
 def test_leg33_leg34_without_a_selector_a_class_takes_only_what_has_a_tag_of_its_own_cluster() -> None:
-    """Karpenter 0.5.0 defaulted both selectors to the first tag, and later guides use the second."""
+    """The tag of Karpenter 0.5 is on the groups of load balancers and on public subnets too."""
     inside = convert_provider("p", {"instanceProfile": "p"}, Defaults(cluster="demo"))
     (node_class,) = sound(inside)
     assert [node_class["spec"][name] for name in TERMS] == [OF_DEMO] * 2
-    tags = "kubernetes.io/cluster/demo or karpenter.sh/discovery: demo"
-    assert f"it names no subnets: Tenon uses those with the tag {tags}" in inside.notes
+    assert "it names no subnets: Tenon uses those with the tag karpenter.sh/discovery: demo" in inside.notes
 
 
 def test_leg34_the_groups_of_a_launch_template_are_those_of_the_cluster_now() -> None:
