@@ -182,7 +182,7 @@ def serve_metrics(
             if self.path.split("?")[0] != "/metrics":
                 self.answer(404, "text/plain", b"not found\n")
                 return
-            # One at a time: on a busy machine, scrapes that nobody awaits any more would hold up those that follow.
+            # One at a time: on a busy machine, scrapes that no client awaits any more would hold up those that follow.
             with gathering:
                 if not self.client_has_left():
                     self._answer_scrape()
