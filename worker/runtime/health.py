@@ -183,21 +183,17 @@ def serve_metrics(
                 self.answer(404, "text/plain", b"not found\n")
                 return
             # One at a time: on a busy machine, scrapes that no client awaits any more would hold up those that follow.
+            # The answers are sent outside, because a client may read slowly.
             with gathering:
-                if not self.client_has_left():
-                    self._answer_scrape()
-
-        def _answer_scrape(self) -> None:
-            registry = CollectorRegistry()
-            MultiProcessCollector(registry, path=directory)  # type: ignore[no-untyped-call]
-            zipped = "gzip" in self.headers.get("Accept-Encoding", "")
+                if self.client_has_left():
+                    return
+                registry = CollectorRegistry()
+                MultiProcessCollector(registry, path=directory)  # type: ignore[no-untyped-call]
+                texts = [generate_latest(registry), process_text(directory), temporal_text(addresses)]
             self.answer_in_pieces(
-                itertools.chain(
-                    [generate_latest(registry), process_text(directory), temporal_text(addresses)],
-                    scraped_texts(directory),
-                ),
+                itertools.chain(texts, scraped_texts(directory)),
                 "text/plain; version=0.0.4; charset=utf-8",
-                zipped=zipped,
+                zipped="gzip" in self.headers.get("Accept-Encoding", ""),
             )
 
     return _serve(Metrics, port)

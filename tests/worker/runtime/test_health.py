@@ -231,6 +231,31 @@ def test_scrapes_are_answered_one_at_a_time_and_not_for_clients_that_left(
     assert not begun.acquire(blocking=False)
 
 
+def test_a_client_that_does_not_read_its_scrape_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any pod of the cluster may connect."""
+    sizes = iter([50_000_000, 10])  # the first answer fills all buffers of a connection
+    begun = threading.Event()
+
+    def text(_addresses: object) -> bytes:
+        begun.set()
+        return b"#" * next(sizes) + b"\n"
+
+    monkeypatch.setattr(health_module, "temporal_text", text)
+    monkeypatch.setattr(health_module._Quiet, "timeout", None)
+    server = serve_metrics(os.fspath(tmp_path), 0)
+    port = server.server_address[1]
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as stalled:
+            stalled.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert begun.wait(60)
+            assert asked(port, "/metrics")[0] == 200
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 def test_only_the_error_of_a_client_that_stays_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     server = serve_metrics(os.fspath(tmp_path), 0)
     try:
