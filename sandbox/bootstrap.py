@@ -22,7 +22,9 @@ def deploy_manifests(deploy: Path = DEPLOY) -> list[Path]:
 
 
 def populate(layout: Layout, server: str, *, tenon: bool = True) -> None:
-    """Install the system node and, with ``tenon``, Tenon's manifests, and write Tenon's kubeconfig.
+    """Install the system node. With ``tenon``, install Tenon's manifests too, and write Tenon's kubeconfig.
+
+    The API server serves Tenon's kinds then.
 
     Without ``tenon`` nothing of Tenon is in the cluster, so that its chart can be installed as in any other cluster.
 
@@ -34,6 +36,8 @@ def populate(layout: Layout, server: str, *, tenon: bool = True) -> None:
         apply(admin, SYSTEM)
         return
     apply(admin, SYSTEM, *deploy_manifests())
+    if any((DEPLOY / "crds").glob("*.yaml")):
+        kubectl(admin, "wait", "--for=condition=Established", "customresourcedefinition", "--all", "--timeout=60s")
     write_worker_kubeconfig(layout, server)
 
 
@@ -49,8 +53,8 @@ def write_worker_kubeconfig(layout: Layout, server: str) -> None:
     kubeconfig.with_token(layout.worker_kubeconfig, server, authority, token, NAMESPACE)
 
 
-def wait_until_ready(layout: Layout, *, tenon: bool = True) -> None:
-    """Wait until pods can be created and, with ``tenon``, CRDs are served.
+def wait_until_ready(layout: Layout) -> None:
+    """Wait until pods can be created.
 
     Raises:
         KubectlError: kubectl failed, or the wait timed out.
@@ -58,5 +62,3 @@ def wait_until_ready(layout: Layout, *, tenon: bool = True) -> None:
     admin = layout.kubeconfig
     kubectl(admin, "wait", "--for=create", "serviceaccount/default", "--namespace=default", "--timeout=60s")
     kubectl(admin, "wait", "--for=condition=Ready", f"node/{SYSTEM_NODE}", "--timeout=60s")
-    if tenon and any((DEPLOY / "crds").glob("*.yaml")):
-        kubectl(admin, "wait", "--for=condition=Established", "customresourcedefinition", "--all", "--timeout=60s")

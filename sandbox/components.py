@@ -22,6 +22,8 @@ from workflows.names import SEARCH_ATTRIBUTES
 
 API_SERVER = "kube-apiserver"
 BOOTSTRAP = "bootstrap"
+MANIFESTS = "manifests"
+"""The part of the bootstrap after which the API server serves all kinds of objects."""
 EC2_MODULE = "sandbox.ec2.server"
 
 CLIENT_RATE = ("--kube-api-qps=1000", "--kube-api-burst=2000")
@@ -215,7 +217,8 @@ def _controller_manager(layout: Layout, ports: Ports, binaries: Path) -> Compone
         "--horizontal-pod-autoscaler-sync-period=1s",  # it sends no requests until there is an autoscaler
     )
     ready = f"https://{LOOPBACK}:{ports.controller_manager}/healthz"
-    return Component(name, argv, ready, after=(API_SERVER,), environment=GO_MEMORY)
+    # Its garbage collector reads the kinds at its start and then every 30 seconds, and orphans no objects of others.
+    return Component(name, argv, ready, after=(API_SERVER, MANIFESTS), environment=GO_MEMORY)
 
 
 def _scheduler(layout: Layout, ports: Ports, binaries: Path) -> Component:

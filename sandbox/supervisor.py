@@ -25,7 +25,7 @@ import aiohttp
 import psutil
 
 from sandbox import audit, bootstrap, credentials, kubelet, kwok
-from sandbox.components import API_SERVER, BOOTSTRAP, Component, Options, Ports, components, has_ec2
+from sandbox.components import API_SERVER, BOOTSTRAP, MANIFESTS, Component, Options, Ports, components, has_ec2
 from sandbox.control import serve_control
 from sandbox.kubectl import KubectlError, kubectl
 from sandbox.kubelet.api_server import egress
@@ -67,7 +67,7 @@ class Supervisor:
         self.layout = layout
         self.parts = parts
         self.processes: dict[str, asyncio.subprocess.Process] = {}
-        self.ready = {name: asyncio.Event() for name in (*(part.name for part in parts), BOOTSTRAP)}
+        self.ready = {name: asyncio.Event() for name in (*(part.name for part in parts), MANIFESTS, BOOTSTRAP)}
         self.stopping = asyncio.Event()
         self.halts = {part.name: IntentionalStop.down_already() for part in parts if part.on_demand}
         """Components that were stopped on purpose, and on-demand components that have not been requested yet."""
@@ -260,9 +260,10 @@ class Supervisor:
         assert self.status.addresses is not None
         try:
             await asyncio.to_thread(bootstrap.populate, self.layout, self.status.addresses.kubernetes, tenon=tenon)
+            self.ready[MANIFESTS].set()
             for name in ("kube-controller-manager", "kwok"):
                 await self.ready[name].wait()
-            await asyncio.to_thread(bootstrap.wait_until_ready, self.layout, tenon=tenon)
+            await asyncio.to_thread(bootstrap.wait_until_ready, self.layout)
         except (KubectlError, MissingToolError, OSError) as error:
             entry.state = State.FAILED
             raise ComponentFailedError(f"The new cluster could not be set up: {error}") from error

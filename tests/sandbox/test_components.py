@@ -11,7 +11,7 @@ import yaml
 from sandbox import audit, kwok
 from sandbox.certificates import Authority
 from sandbox.cluster import Sandbox
-from sandbox.components import Component, Options, Ports, components
+from sandbox.components import MANIFESTS, Component, Options, Ports, components
 from sandbox.errors import SandboxError
 from sandbox.kubeconfig import with_certificate
 from sandbox.layout import Layout
@@ -30,7 +30,7 @@ def rendered(tmp_path: Path, options: Options | None = None) -> dict[str, Compon
 
 
 def test_every_component_comes_after_what_it_needs(tmp_path: Path) -> None:
-    names: set[str] = set()
+    names = {MANIFESTS}
     for name, part in rendered(tmp_path).items():
         assert set(part.after) <= names
         names.add(name)
@@ -191,3 +191,8 @@ def test_the_newest_postgresql_of_debian_is_used(tmp_path: Path, monkeypatch: py
         (tmp_path / version / "bin" / "initdb").touch()
     monkeypatch.setattr(programs, "DEBIAN", tmp_path)
     assert programs.postgresql() == tmp_path / "15" / "bin"
+
+
+def test_the_garbage_collector_starts_when_all_kinds_are_served(tmp_path: Path) -> None:
+    """It would know a kind that comes later only after half a minute, and orphan none of its objects until then."""
+    assert MANIFESTS in rendered(tmp_path)["kube-controller-manager"].after
