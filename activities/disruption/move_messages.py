@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 
@@ -13,7 +12,6 @@ from tenon.disruption.commands.command_messages import arrivals_of, new_command_
 from tenon.disruption.decision import Command
 from tenon.disruption.situation import Situation
 from tenon.ec2.refusals.unavailable import next_attempt_of
-from tenon.kube.offerings import OfferingKey
 from tenon.messages.disruption import DisruptionCommand, Replacement
 from tenon.messages.explanation import Explanation
 from tenon.node.leave_text import command_text
@@ -25,15 +23,13 @@ from tenon.scheduling.model import PlannedClaim
 class MoveMessages:
     """Makes the messages of commands that were decided in one situation. It may run in a thread."""
 
-    def __init__(
-        self, situation: Situation, supply: Supply, next_attempts: Mapping[OfferingKey, datetime], now: datetime
-    ) -> None:
-        """``next_attempts``: until when plans avoid offerings that EC2 refused. ``now``: the time of the decision."""
+    def __init__(self, situation: Situation, supply: Supply, now: datetime) -> None:
+        """``supply``: what the situation's model was made from. ``now``: the time of the decision."""
         assert situation.model is not None  # methods that move pods need it
         self._model = situation.model
         self._supply = supply
         self._now = now
-        attempted_at = partial(next_attempt_of, next_attempts)
+        attempted_at = partial(next_attempt_of, supply.next_attempts)
         self._winners = TypeChoiceExplainer(situation.model.problem, supply.usual.types_by_pool(), attempted_at)
 
     def of(self, command: Command, *, ident: str = "") -> DisruptionCommand:

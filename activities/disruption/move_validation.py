@@ -80,7 +80,7 @@ class MoveValidator:
                 "replacements": len(validation.instead.replacements),
             },
         )
-        messages = MoveMessages(situation, supply, self._refusals.next_attempts(), self._now())
+        messages = MoveMessages(situation, supply, self._now())
         message = await asyncio.to_thread(partial(messages.of, validation.instead, ident=command.id))
         self._situations.has_other_replacements(message)
         return StepResult(instead=evolve(message, leaves_from=command.leaves_from, approval=command.approval))

@@ -22,7 +22,6 @@ from activities.disruption.move_messages import MoveMessages
 from activities.disruption.pass_memory import PassMemory
 from activities.disruption.pass_pace import PassPace
 from activities.disruption.situation_source import SituationSource
-from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.solving import Limit
 from activities.record.decisions import DecisionRecorder
 from activities.tracing import spans
@@ -71,22 +70,20 @@ class MoveFinder:
         events: MoveEvents,
         methods: MethodsFor,
         pace: PassPace,
-        refusals: LaunchRefusals,
         now: Callable[[], datetime] = utc_now,
         free_memory: Callable[[], None] = lambda: None,
         decisions: DecisionRecorder | None = None,
     ) -> None:
         """``situations``: what a pass decides from. ``pace``: when passes begin.
 
-        ``refusals``: what EC2 refuses. ``free_memory`` is called in a thread after each pass, because its model of the
-        cluster is large. ``decisions``: keeps what a pass decided and what it decided from; None for nothing.
+        ``free_memory`` is called in a thread after each pass, because its model of the cluster is large. ``decisions``:
+        keeps what a pass decided and what it decided from; None for nothing.
         """
         self._view = view
         self._situations = situations
         self._events = events
         self._methods = methods
         self._pace = pace
-        self._refusals = refusals
         self._now = now
         self._free_memory = free_memory
         self._decisions = decisions
@@ -194,7 +191,7 @@ class MoveFinder:
         )
         if self._decisions is not None:
             self._decisions.decided(situation, whole_decision, complete=complete)
-        move_messages = MoveMessages(situation, supply, self._refusals.next_attempts(), self._now())
+        move_messages = MoveMessages(situation, supply, self._now())
         with spans.phase(Phase.COMMANDS):
             messages = await asyncio.to_thread(lambda: [move_messages.of(command) for command in decision.commands])
         messages = messages[: how_many_fit(messages)]

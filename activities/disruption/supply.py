@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from activities.cluster_view.interfaces import ClusterView, Types
 from activities.provisioning.launch_refusals import LaunchRefusals
@@ -10,6 +11,8 @@ from activities.provisioning.offerings import instance_types_by_pool
 from tenon.apis.nodepool import NodePool
 from tenon.apis.reasons import Reason
 from tenon.disruption.decision import Command
+from tenon.ec2.refusals.unavailable import UnavailableOfferings
+from tenon.kube.offerings import OfferingKey
 from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.static_capacity import usable_static_pools
@@ -19,9 +22,11 @@ from tenon.scheduling.model import PlannedClaim
 class Supply:
     """What the NodePools can buy: as usual, and in the version that a rollout gives to the nodes of its wave."""
 
-    def __init__(self, usual: Overlaid, waves: Overlaid) -> None:
+    def __init__(self, usual: Overlaid, waves: Overlaid, next_attempts: Mapping[OfferingKey, datetime]) -> None:
+        """``next_attempts``: the offerings that both lack, each with the time when Tenon asks EC2 for it again."""
         self.usual = usual
         self.waves = waves
+        self.next_attempts = next_attempts
         self._usual_pools = {pool.metadata.name: pool for pool, _ in usual.pools_with_types}
         self._wave_pools = {pool.metadata.name: pool for pool, _ in waves.pools_with_types}
 
@@ -43,18 +48,21 @@ class SupplyReader:
 
     async def read(self) -> Supply:
         """What the NodePools can buy now."""
-        return Supply(await self.usual(), await self._of_waves())
+        next_attempts = self._refusals.next_attempts()  # one reading for all that the decision is about
+        unavailable = UnavailableOfferings(next_attempts)
+        usual = await self._types_of(self._view.node_pools(), unavailable)
+        return Supply(usual, await self._of_waves(unavailable), next_attempts)
 
     async def usual(self) -> Overlaid:
         """What the NodePools can buy, in the version that ordinary launches have."""
-        return await self._types_of(self._view.node_pools())
+        return await self._types_of(self._view.node_pools(), self._refusals.unavailable())
 
-    async def _of_waves(self) -> Overlaid:
+    async def _of_waves(self, unavailable: UnavailableOfferings) -> Overlaid:
         """What the NodePools can buy of which a rollout replaces nodes now, in the version that these get."""
         pools = self._view.wave_pools()
-        return await self._types_of(pools) if pools else Overlaid([], {})
+        return await self._types_of(pools, unavailable) if pools else Overlaid([], {})
 
-    async def _types_of(self, pools: Sequence[NodePool]) -> Overlaid:
+    async def _types_of(self, pools: Sequence[NodePool], unavailable: UnavailableOfferings) -> Overlaid:
         find_class = self._view.node_class
         usable = [*usable_pools(pools, find_class, self._view), *usable_static_pools(pools, find_class, self._view)]
-        return await instance_types_by_pool(self._view, self._types, usable, self._refusals.unavailable())
+        return await instance_types_by_pool(self._view, self._types, usable, unavailable)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from activities.cluster_view.interfaces import ClusterView
 from activities.provisioning.account_commitments import CommitmentStore
 from activities.provisioning.batching import Batcher
 from activities.provisioning.plan_phases import plan_phase
+from activities.provisioning.pool_offers import PoolOffers
 from activities.provisioning.solving import Solved, Solver
 from activities.provisioning.spot_scores import SpotScoreStore
 from activities.tracing import spans
@@ -48,25 +49,23 @@ class LiveSolver:
         self._commitments = commitments or CommitmentStore()
         self._spot_scores = spot_scores or SpotScoreStore()
 
-    async def solve(
-        self, waiting_pods: Sequence[Pod], overlaid: Overlaid, part: float, refused: Collection[str]
-    ) -> tuple[Problem, Solved]:
-        """The problem and its solution. ``refused``: NodeClaims that get no pods."""
+    async def solve(self, waiting_pods: Sequence[Pod], offers: PoolOffers, part: float) -> tuple[Problem, Solved]:
+        """The problem and its solution. ``part``: the fraction of a solve's time that the engine may take."""
         with plan_phase("problem", Phase.PROBLEM):
             problem = await asyncio.to_thread(
                 problem_of,
                 self._view.snapshot(),
                 waiting_pods,
-                overlaid.pools_with_types,
+                offers.overlaid.pools_with_types,
                 self._policy,
                 self._batcher.reserved(),
-                self._batcher.refusals.next_attempts(),
+                offers.next_attempts,
             )
             coverage = await asyncio.to_thread(self._commitments.coverage, list(self._view.all_claims()))
         problem = with_commitments(with_warm_nodes(problem, self._view.warm_nodes()), coverage.remaining)
         problem = with_spot_scores(problem, self._spot_scores.scores_of)
-        if refused:
-            problem = replace(problem, nodes=[node for node in problem.nodes if node.name not in refused])
+        if offers.refused:
+            problem = replace(problem, nodes=[node for node in problem.nodes if node.name not in offers.refused])
         with spans.phase(Phase.SOLVE):
             return problem, await self._solver.solve(problem, part)
 

@@ -139,20 +139,21 @@ class PlanDecider:
             probes=probes,
             postponed=postponed,
             lacked_quotas=lacked_quotas,
+            avoided=offers.next_attempts.keys(),
         )
 
     async def _solve(self, pods: Sequence[Pod], offers: PoolOffers, part: float) -> _Solution:
         """Have the engine place the pods and the room of buffers. Pods that did not get their last nodes must wait."""
         waiting_pods = [*pods, *self._batcher.buffers.pods()]
-        problem, solved = await self._solver.solve(waiting_pods, offers.overlaid, part, offers.refused)
+        problem, solved = await self._solver.solve(waiting_pods, offers, part)
         pauses = self._batcher.count_unused_nodes(pod for claim in solved.plan.claims for pod in claim.pods)
         paused_pods = [pod for pod in waiting_pods if pod.key in pauses]
         if paused_pods:  # rare, so the plan for the others is made from the start
             waiting_pods = [pod for pod in waiting_pods if pod.key not in pauses]
             rest = part * RETRY_SECONDS
-            problem, solved = await self._solver.solve(waiting_pods, offers.overlaid, rest, offers.refused)
+            problem, solved = await self._solver.solve(waiting_pods, offers, rest)
         paused = await self._pauses.sentences(paused_pods, pauses)
-        return _Solution(waiting_pods, problem, solved, paused_pods, paused, self._refusals.next_attempts())
+        return _Solution(waiting_pods, problem, solved, paused_pods, paused, offers.next_attempts)
 
     async def _with_reasons(
         self, plan: Plan, solution: _Solution, waits: Mapping[str, ShortageWait], offers: PoolOffers
@@ -220,7 +221,7 @@ class PlanDecider:
         waits = await asyncio.to_thread(dear_nodes, solved.plan, pools, prices)
         if waits:
             rest = part * RETRY_SECONDS * RETRY_SECONDS
-            _, second = await self._solver.solve(elsewhere(pods, waits), offers.overlaid, rest, offers.refused)
+            _, second = await self._solver.solve(elsewhere(pods, waits), offers, rest)
             plan, waits = await asyncio.to_thread(held_back, second.plan, pods, waits, pools, prices)
             solved = Solved(plan, second.failed, solved.seconds + second.seconds)
         plan = await asyncio.to_thread(without_dear_types, solved.plan, pools, prices)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -63,6 +63,8 @@ class PlanDecision:
     """Key to the NodePool and capacity type that must launch other nodes first, for pods whose node waits for that."""
     lacked_quotas: frozenset[OfferingKey] = frozenset()
     """The offerings for which quotas have no room, and that pods without a place could use."""
+    avoided: Collection[OfferingKey] = ()
+    """The offerings that the plan did without, because EC2 refused them."""
 
     @property
     def dear_claims(self) -> list[PlannedClaim]:

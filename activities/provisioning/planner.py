@@ -214,9 +214,11 @@ class BatchPlanner:
         by_key = {pod.key: pod for pod in decision.all_pods}
         self._refusals.probing(decision.probes.keys(written.claims))
         probes = () if decision.next_probe is None else (decision.next_probe,)
-        now = self._now()
-        due = (at for backoff in self._refusals.backoffs().values() for at in (backoff.probe_at, backoff.until))
-        offered_again = min((*(at for at in due if at > now), *probes), default=None)
+        now, backoffs = self._now(), self._refusals.backoffs()
+        due = [at for backoff in backoffs.values() for at in (backoff.probe_at, backoff.until) if at > now]
+        if any(key not in backoffs for key in decision.avoided):  # a refusal ended while the engine solved
+            due.append(now)
+        offered_again = min((*due, *probes), default=None)
         unplaced = [by_key[key] for key in decision.plan.unschedulable if key not in decision.postponed]
         self._batcher.record_unschedulable(unplaced, decision.fingerprint, offered_again)
         self._batcher.record_postponed((by_key[key], subject) for key, subject in decision.postponed.items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -13,6 +13,8 @@ from activities.provisioning.plan_phases import plan_phase
 from activities.provisioning.superseded_claims import RefusedClaims
 from activities.tracing.catalogue import Phase
 from tenon.apis.nodepool import NodePool
+from tenon.ec2.refusals.unavailable import UnavailableOfferings
+from tenon.kube.offerings import OfferingKey
 from tenon.provisioning.launch_refusals import OpenBreakers, pools_for_plans, probed, without_held_types
 from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.readiness import usable_pools
@@ -34,6 +36,12 @@ class PoolOffers:
     """The NodePools that are held back and need no probe."""
     refused: RefusedClaims
     """The NodeClaims that EC2 refuses because of their EC2NodeClass."""
+    next_attempts: Mapping[OfferingKey, datetime]
+    """The offerings that the instance types lack, each with the time from which a NodeClaim may ask EC2 for it again.
+
+    They were read together. A refusal that ends while the engine solves is one of the plan, or a type would be neither
+    on sale nor refused, and a far dearer one would pass for the usual one.
+    """
 
     @property
     def types_by_pool(self) -> dict[str, Sequence[InstanceType]]:
@@ -49,8 +57,9 @@ async def pool_offers(view: ClusterView, types: Types, refusals: LaunchRefusals,
     closed = probed(breakers, launching, now)
     refused = refusals.refused_claims(view.launching_claims)
     pools = pools_for_plans(usable, breakers, closed) if breakers else usable
+    next_attempts = refusals.next_attempts()
     with plan_phase("types", Phase.TYPES):
-        overlaid = await instance_types_by_pool(view, types, pools, refusals.unavailable())
+        overlaid = await instance_types_by_pool(view, types, pools, UnavailableOfferings(next_attempts))
     if breakers:
         overlaid = replace(overlaid, pools_with_types=without_held_types(overlaid.pools_with_types, breakers, closed))
-    return PoolOffers(pools, overlaid, breakers, launching, closed, refused)
+    return PoolOffers(pools, overlaid, breakers, launching, closed, refused, next_attempts)

@@ -69,7 +69,9 @@ async def test_the_record_says_why_a_node_was_bought_and_who_removed_it_after_it
     with_record = {"RECORD_SINKS": None, "TENON_RECORD": record}
     for subject in (node, name, instance["id"], pod):
         rows, _ = await answered(tenon, subject, **with_record)
-        assert [row["kind"] for row in rows] == ["plan", "launch", "removal"], f"the history of {subject}"
+        # A plan that is made while the node drains buys another node for the pod.
+        kinds = [row["kind"] for row in rows if name in json.dumps(row)]
+        assert kinds == ["plan", "launch", "removal"], f"the history of {subject}"
 
     async def is_known_to_temporal() -> bool:
         """Temporal alone knows the removal, under the same ID, once it lists that the workflow ended. Before, the

@@ -120,7 +120,7 @@ class LivingCluster(World):
         reader = SituationReader(self.view, clock, self.batcher.nominated_nodes, room)
         situations = SituationSource(self.view, supply, self.batcher, situations=reader, now=clock)
         pace = PassPace(self.view, self.batcher, refusals)
-        self.moves = MoveFinder(self.view, situations, events, methods_within, pace, refusals, clock)
+        self.moves = MoveFinder(self.view, situations, events, methods_within, pace, clock)
         validator = MoveValidator(self.view, situations, events, refusals, clock)
         self.disruptor = Disruptor(self.view, clock, reader, self.moves, validator)
         self.static = StaticNodePoolController(

@@ -111,7 +111,6 @@ class Setting:
             events,
             lambda _: methods,
             PassPace(self.view, batcher, self.refusals),
-            self.refusals,
             now=lambda: LATER,
             free_memory=self.free_memory,
         )

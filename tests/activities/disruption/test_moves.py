@@ -16,6 +16,7 @@ from activities.provisioning.solving import Limit
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
 from tenon.disruption.deciding import decide
+from tenon.disruption.decision import Decision
 from tenon.disruption.search.rescheduling import Rescheduler
 from tenon.ec2.refusals.backoff import Backoff
 from tenon.ec2.types.instance_types import without
@@ -56,20 +57,27 @@ async def test_dis46_a_pass_counts_what_started_while_it_ran() -> None:
     assert at.finder.take(at.situation(under_command=["b"])) == []
 
 
+(LARGEST,) = solve(Problem([pod("a")], [pool(types=[CATALOG[-1]])])).claims
+REFUSED = [
+    OfferingKey("spot", kind.name, zone)
+    for kind in CATALOG
+    if kind.name != CATALOG[-1].name
+    for zone in {offering.zone for offering in CATALOG[0].offerings}
+]
+
+
+def without_refused(_: FakeTypes, node_class: Any, unavailable: frozenset[OfferingKey], **__: Any) -> Any:
+    """The instance types with what EC2 refused marked, as the worker's are."""
+    return without(CATALOG, unavailable)
+
+
 async def test_a_replacement_that_is_bought_in_a_shortage_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     """A drifted node does not wait for cheaper capacity, so its replacement is replaced when that is available."""
 
-    def marked(_: FakeTypes, node_class: Any, unavailable: frozenset[OfferingKey], **__: Any) -> Any:
-        return without(CATALOG, unavailable)
-
-    monkeypatch.setattr(FakeTypes, "instance_types", marked)
-    (planned,) = solve(Problem([pod("a")], [pool(types=[CATALOG[-1]])])).claims
-    zones = {offering.zone for offering in CATALOG[0].offerings}
-    refused_types = [kind.name for kind in CATALOG if kind.name != CATALOG[-1].name]
-    keys = [OfferingKey("spot", name, zone) for name in refused_types for zone in zones]
+    monkeypatch.setattr(FakeTypes, "instance_types", without_refused)
 
     async def marks(refusals: Iterable[OfferingKey]) -> list[str | None]:
-        at = Setting("a", methods=[scripted(command("a", reason=Reason.DRIFTED, kind="", replacements=(planned,)))])
+        at = Setting("a", methods=[scripted(command("a", reason=Reason.DRIFTED, kind="", replacements=(LARGEST,)))])
         at.refusals.replace_unavailable(dict.fromkeys(refusals, Backoff(START + timedelta(hours=2))))
         (result,) = await at.run_pass()
         return [
@@ -78,7 +86,24 @@ async def test_a_replacement_that_is_bought_in_a_shortage_is_marked(monkeypatch:
         ]
 
     assert await marks([]) == [None]
-    assert await marks(keys) == ["0.0272"]
+    assert await marks(REFUSED) == ["0.0272"]
+
+
+async def test_a_replacement_is_marked_although_the_refusals_end_while_the_pass_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The pass did without the refused types, so they were what the node would usually cost."""
+    monkeypatch.setattr(FakeTypes, "instance_types", without_refused)
+    at = Setting("a", methods=[scripted()])
+    at.refusals.replace_unavailable(dict.fromkeys(REFUSED, Backoff(START + timedelta(hours=2))))
+
+    def decides(*_: object) -> Decision:
+        at.refusals.replace_unavailable({})
+        return Decision((command("a", reason=Reason.DRIFTED, kind="", replacements=(LARGEST,)),))
+
+    monkeypatch.setattr(moves, "decide", decides)
+    ((replacement,),) = [result.replacements for result in await at.run_pass()]
+    assert replacement.body["metadata"]["annotations"][labels.BOUGHT_IN_SHORTAGE] == "0.0272"
 
 
 async def test_the_nodeclaim_of_a_replacement_says_for_which_command_it_is_bought() -> None:

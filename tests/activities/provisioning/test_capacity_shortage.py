@@ -8,6 +8,8 @@ from datetime import timedelta
 
 import pytest
 
+from activities.provisioning.batching import FIRST_RETRY
+from activities.provisioning.solving import Solver
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.refusals.backoff import FIRST_PROBE_PAUSE
@@ -17,7 +19,9 @@ from tenon.kube.pod_rules import PodRules, PodTerm
 from tenon.kube.selectors import LabelSelector
 from tenon.messages.explanation import Explanation
 from tenon.messages.provisioning import PlanInput, UnavailableTypes
-from tenon.scheduling.model import InstanceType
+from tenon.provisioning.solving import solve_with_buffers
+from tenon.scheduling.deadline import Expired
+from tenon.scheduling.model import InstanceType, Plan, Problem
 from tests.activities.provisioning.fake_view import FakeTypes, node_pool
 from tests.activities.provisioning.setting import Setting
 from tests.tenon.scheduling.builders import CATALOG, ON_DEMAND, asking, need, pod
@@ -214,6 +218,23 @@ async def test_a_pod_waits_until_the_refusals_end_and_says_for_what() -> None:
     assert of.at.batcher.undecided() == []
     of.at.now += UNAVAILABLE_FOR
     assert [pod.name for pod in of.at.batcher.undecided()] == ["a"]
+    assert (await of.plan())[0] == "c6g.large"
+
+
+async def test_a_refusal_that_ends_while_the_engine_solves_is_one_of_the_plan() -> None:
+    """Or what EC2 refused would be neither on sale nor refused, and the pod would get the expensive node."""
+    of = patient()
+
+    def two_seconds(problem: Problem, expired: Expired) -> Plan:
+        of.at.now += timedelta(seconds=2)
+        return solve_with_buffers(problem, expired)
+
+    of.at.restart(Solver(two_seconds))
+    for _ in range(3):  # the pause of a pod that fits nowhere grows from plan to plan
+        waiting_for(of, *SMALL, seconds=1)
+        assert await of.plan() == []
+        of.at.now += FIRST_RETRY
+        assert [pod.name for pod in of.at.batcher.undecided()] == ["a"]
     assert (await of.plan())[0] == "c6g.large"
 
 

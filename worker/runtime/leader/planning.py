@@ -146,7 +146,6 @@ def disruption_parts(settings: Settings, clients: Clients, cache: ClusterCache, 
         move_events,
         methods,
         PassPace(view, batcher, batcher.refusals),
-        batcher.refusals,
         free_memory=return_free_memory,
         decisions=decisions,
     )
