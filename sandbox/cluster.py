@@ -30,6 +30,9 @@ from sandbox.supervisor_process import end, launch, stop, until_ready
 from sandbox.temporal import TemporalKind, UnknownTemporalError, chosen
 from sandbox.temporal import programs as temporal_programs
 
+METRICS_SECONDS = 180
+"""How long the API server may take to serve metrics: a busy machine starts them late, and it asks again after 30 s."""
+
 
 class Sandbox:
     """A running sandbox."""
@@ -187,7 +190,8 @@ class Sandbox:
         component = self.status().components.get(metrics.COMPONENT)
         if component is None or component.state is State.STOPPED:
             self.start_component(metrics.COMPONENT)
-        self.kubectl("wait", "--for=condition=Available", f"apiservice/{metrics.API_SERVICE}", "--timeout=60s")
+        available = "wait", "--for=condition=Available", f"apiservice/{metrics.API_SERVICE}"
+        kubectl.kubectl(self.kubeconfig, *available, f"--timeout={METRICS_SECONDS}s", timeout=METRICS_SECONDS + 20)
 
     def load(self, deployment: str, amount: str, namespace: str = "default") -> None:
         """Set the CPU usage of a Deployment's pods, in the form of `sandbox.metrics.usage`: ``90%``, ``1500m``.

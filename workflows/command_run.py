@@ -126,10 +126,12 @@ class CommandRun(PlannerCaller):
     async def postpone(self, claims: list[str], pause: timedelta, refused: str = "", undone: str = "") -> None:
         """Ask the disruption workflow to leave these nodes alone for a while. ``undone``: why the command failed."""
         if claims:
-            command = self.begin.command
-            own_id = command.id if command.approval is not None else ""
             postponement = Postponement(
-                claims=claims, seconds=pause.total_seconds(), refused=refused, command=own_id, undone=undone
+                claims=claims,
+                seconds=pause.total_seconds(),
+                refused=refused,
+                command=self.begin.command.id,
+                undone=undone,
             )
             await self.report("postpone", postponement)
 

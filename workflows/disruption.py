@@ -29,6 +29,7 @@ with workflow.unsafe.imports_passed_through():
         still_awaiting,
         with_approved,
         with_ended,
+        without_postponed_since,
     )
     from tenon.disruption.history.savings import is_forgotten, remember, total
     from tenon.messages.base import POLL_SECONDS, QUIET_POLL_SECONDS, ActivityName, WorkflowInput
@@ -94,6 +95,8 @@ class DisruptionWorkflow(PlannerCaller):
         """The task queue of the leader that the open commands know."""
         self.cluster = begin.cluster
         self.by_claim = dict(begin.ledger)
+        self.polled_commands: dict[str, OpenCommand] = {}
+        """`by_claim` as the planner was last asked about it."""
         self.savings = dict(begin.savings)
         """By NodePool, the last consolidation commands if they saved less than predicted."""
         self.cursor = begin.cursor
@@ -117,7 +120,8 @@ class DisruptionWorkflow(PlannerCaller):
                 await self._announce_leader()
             if decision is not None:
                 before = self.by_claim
-                self.by_claim = commands_without(self.by_claim, decision.finished_claims)
+                over = without_postponed_since(decision.finished_claims, self.polled_commands, self.by_claim)
+                self.by_claim = commands_without(self.by_claim, over)
                 await self._withdraw_since(before)
                 if decision.cursor is not None:
                     self.cursor = decision.cursor
@@ -153,6 +157,7 @@ class DisruptionWorkflow(PlannerCaller):
             cursor=self.cursor,
             wait_seconds=QUIET_POLL_SECONDS if self._is_quiet() else POLL_SECONDS,
         )
+        self.polled_commands = dict(self.by_claim)  # signals change `by_claim`
         self.input_changed = False
         self._show()
         return await self.poll(

@@ -211,7 +211,9 @@ class DisruptionCommandWorkflow(ApprovableCommand):
             self.begin = evolve(self.begin, command=valid.instead)
             command = valid.instead
             why = (
-                "its pods need other nodes by now" if self.approval is None else "the first ones were planned long ago"
+                "its pods need other nodes by now, or a NodePool has changed"
+                if self.approval is None
+                else "the first ones were planned long ago"
             )
             self.record(f"takes other replacements, because {why}")
         self.prepared = True

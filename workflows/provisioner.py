@@ -145,10 +145,11 @@ class ProvisionerWorkflow(PlannerCaller):
     async def _plan(self, batch: BatchSummary) -> None:
         self._forget()
         self.batch = max(self.batch + 1, int(workflow.now().timestamp()))  # a reset run repeats no number either
+        avoided = self._unavailable_now()
         plan_input = PlanInput(
             cluster=self.cluster,
             batch=self.batch,
-            unavailable=grouped(self._unavailable_now()),
+            unavailable=grouped(avoided),
             breakers=self._open_breakers(),
             pauses=self.pauses,
         )
@@ -158,8 +159,9 @@ class ProvisionerWorkflow(PlannerCaller):
         self.pauses = planned.pauses
         self.last_plan = evolve(planned, pauses=[], reopened=[], over_quota=[], planned_at=workflow.now())
         for key in (offering.key for offering in planned.reopened):
-            if key in self.unavailable:
-                self.unavailable[key] = backoff.launched(self.unavailable[key], workflow.now())
+            before = avoided.get(key)
+            if before is not None and self.unavailable.get(key) == before:  # what was reported meanwhile is newer
+                self.unavailable[key] = backoff.launched(before, workflow.now())
         for key, used_up in backoffs_of(planned.over_quota).items():
             self.unavailable[key] = backoff.merged(self.unavailable.get(key), used_up)
         last_batches = remembered(self.last_batches, planned, self.batch, workflow.now())

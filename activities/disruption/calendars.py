@@ -21,15 +21,15 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 
-from activities.disruption.calendar_process import CPU_SECONDS, OUT_OF_MEMORY, TOO_MUCH
+from activities.disruption.calendar_process import OUT_OF_MEMORY, TOO_MUCH
 from tenon.apis.disruptionfreeze import FreezeCalendar
 from tenon.disruption.freezes.calendar_times import CalendarTimes, Event
 from tenon.errors import TenonError
 
 ANSWER_WITHIN = 20.0
 """Seconds for a download, with all its redirects."""
-EVALUATED_WITHIN = 3.0 * CPU_SECONDS
-"""Seconds for the process: it may have to wait for the CPU."""
+EVALUATED_WITHIN = 60.0
+"""Seconds for the process. It limits its own work, but it may have to wait for the CPU."""
 MAX_BYTES = 2 * 1024 * 1024
 MAX_REDIRECTS = 3
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -215,7 +215,7 @@ async def _evaluated(content: bytes, timezone: str, now: datetime) -> dict[str, 
         async with asyncio.timeout(EVALUATED_WITHIN):
             output, _ = await process.communicate(content)
     except TimeoutError:
-        return {"problem": TOO_MUCH}
+        return {"problem": f"cannot be evaluated within {EVALUATED_WITHIN:.0f} s"}
     finally:
         if process.returncode is None:
             process.kill()

@@ -37,7 +37,7 @@ from tenon.disruption.decision import Command, Decision
 from tenon.disruption.methods import METHODS, has_cause
 from tenon.disruption.rules.approvals import approvals_of, no_longer_wanted
 from tenon.disruption.situation import Situation
-from tenon.disruption.validation import validated_empty
+from tenon.disruption.validation import validated_empty, why_overtaken
 from tenon.evolve import evolve
 from tenon.messages.disruption import (
     AwaitDisruptionInput,
@@ -184,6 +184,8 @@ class Disruptor:
                 step = self._validate_empty(command)
             elif self._validator is not None:
                 step = await self._validator.validate(command, self._open_commands)
+                if not (step.failure or step.waits):
+                    step = self._unless_overtaken(command, step)
             else:
                 step = StepResult(failure="this worker moves no pods")
             if not (step.failure or step.waits):
@@ -191,12 +193,24 @@ class Disruptor:
                 self._open_commands = self._with_approved(self._open_commands)
             return step
 
+    def _unless_overtaken(self, command: DisruptionCommand, step: StepResult) -> StepResult:
+        """Let an approved command wait if others have used up its place in the budgets while it was validated.
+
+        Nothing is awaited from here until it counts as approved.
+        """
+        why = why_overtaken(command, self._without(command))
+        return StepResult(waits=why) if why else step
+
+    def _without(self, command: DisruptionCommand) -> Situation:
+        """The situation now, with the nodes of other commands under command."""
+        others = {claim: entry for claim, entry in self._open_commands.items() if entry.command != command.id}
+        return self._situations.read(self._view.managed_nodes(), others)
+
     def _validate_empty(self, command: DisruptionCommand) -> StepResult:
         """Check which nodes of an approved command are still empty, and whether budgets allow them."""
         if not self._situations.is_ready():
             raise ApplicationError("the cluster cache is not synced yet", type="CacheBehind")
-        others = {claim: entry for claim, entry in self._open_commands.items() if entry.command != command.id}
-        validation, claims = validated_empty(command, self._situations.read(self._view.managed_nodes(), others))
+        validation, claims = validated_empty(command, self._without(command))
         if validation.is_full:
             return StepResult(waits=validation.why)
         if validation.why:

@@ -19,7 +19,7 @@ from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.solving import Limit
 from tenon.apis.nodepool import NodePool
 from tenon.apis.reasons import Reason
-from tenon.disruption.validation import Validation, changed_pool, validated
+from tenon.disruption.validation import changed_pool, validated
 from tenon.evolve import evolve
 from tenon.messages.disruption import DisruptionCommand, OpenCommand, StepResult
 
@@ -62,28 +62,35 @@ class MoveValidator:
         limit = Limit(MAX_SECONDS)
         others = {claim: entry for claim, entry in open_commands.items() if entry.command != command.id}
         situation, supply = await self._situations.with_model(self._view.managed_nodes(), others, asyncio.to_thread)
-        validation = await asyncio.to_thread(validated, command, situation, limit)
+        outdated = changed_pool(command, self._launching_pools(command))
+        validation = await asyncio.to_thread(validated, command, situation, limit, outdated)
         if validation.is_full and command.approval is not None:
             return StepResult(waits=validation.why)
-        if not (validation.why or validation.instead) and command.approval is not None:
-            validation = Validation(changed_pool(command, self._launching_pools(command)))
+        valid = command
+        if validation.instead is not None:
+            messages = MoveMessages(situation, supply, self._now())
+            valid = await asyncio.to_thread(partial(messages.of, validation.instead, ident=command.id))
+        elif validation.why:
+            return await self._rejected(command, validation.why)
+        if changed := changed_pool(valid, self._launching_pools(command)):  # while it was validated
+            return await self._rejected(command, changed)
         if validation.instead is None:
-            if validation.why:
-                metrics.FAILED_VALIDATIONS.labels(command.consolidation_type).inc()
-                await self._events.rejected(command, validation.why)
-            return StepResult(failure=validation.why)
+            return StepResult()
         log.info(
             "A disruption command takes other replacements than it was decided with",
             extra={
                 "command": command.id,
                 "nodeclaims": [candidate.claim for candidate in command.candidates],
-                "replacements": len(validation.instead.replacements),
+                "replacements": len(valid.replacements),
             },
         )
-        messages = MoveMessages(situation, supply, self._now())
-        message = await asyncio.to_thread(partial(messages.of, validation.instead, ident=command.id))
-        self._situations.has_other_replacements(message)
-        return StepResult(instead=evolve(message, leaves_from=command.leaves_from, approval=command.approval))
+        self._situations.has_other_replacements(valid)
+        return StepResult(instead=evolve(valid, leaves_from=command.leaves_from, approval=command.approval))
+
+    async def _rejected(self, command: DisruptionCommand, why: str) -> StepResult:
+        metrics.FAILED_VALIDATIONS.labels(command.consolidation_type).inc()
+        await self._events.rejected(command, why)
+        return StepResult(failure=why)
 
     def _launching_pools(self, command: DisruptionCommand) -> Sequence[NodePool]:
         """The NodePools, each in the version that the command's replacements get, as `Supply.of` chooses it."""

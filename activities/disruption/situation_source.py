@@ -109,6 +109,7 @@ class SituationSource:
         self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand], compute: Compute
     ) -> tuple[Situation, Supply]:
         """The situation with its model, and what the pools can buy. ``compute`` runs what takes long."""
+        rollouts = self._view.rollouts()  # of the same moment as the versions of their waves
         with spans.phase(Phase.TYPES):
             supply = await self._supply.read()
         with spans.phase(Phase.PROBLEM):
@@ -123,7 +124,7 @@ class SituationSource:
             )
             model = with_scores(await compute(with_coverage, model, coverage), self._spot_scores.scores_of)
             elsewhere = await compute(self._elsewhere.added_to, nodes, model.details, self._now())
-        return replace(self.outline(elsewhere, open_commands), model=model), supply
+        return replace(self.outline(elsewhere, open_commands), model=model, rollouts=rollouts), supply
 
     def use_again(self, tables: TypeTables) -> None:
         """Let later models use this index of the instance types, as far as the types are the same."""

@@ -48,19 +48,17 @@ class SupplyReader:
 
     async def read(self) -> Supply:
         """What the NodePools can buy now."""
-        next_attempts = self._refusals.next_attempts()  # one reading for all that the decision is about
+        # One reading for all that the decision is about: EC2 may take seconds to say the types.
+        next_attempts = self._refusals.next_attempts()
+        pools, wave_pools = self._view.node_pools(), self._view.wave_pools()
         unavailable = UnavailableOfferings(next_attempts)
-        usual = await self._types_of(self._view.node_pools(), unavailable)
-        return Supply(usual, await self._of_waves(unavailable), next_attempts)
+        usual = await self._types_of(pools, unavailable)
+        waves = await self._types_of(wave_pools, unavailable) if wave_pools else Overlaid([], {})
+        return Supply(usual, waves, next_attempts)
 
     async def usual(self) -> Overlaid:
         """What the NodePools can buy, in the version that ordinary launches have."""
         return await self._types_of(self._view.node_pools(), self._refusals.unavailable())
-
-    async def _of_waves(self, unavailable: UnavailableOfferings) -> Overlaid:
-        """What the NodePools can buy of which a rollout replaces nodes now, in the version that these get."""
-        pools = self._view.wave_pools()
-        return await self._types_of(pools, unavailable) if pools else Overlaid([], {})
 
     async def _types_of(self, pools: Sequence[NodePool], unavailable: UnavailableOfferings) -> Overlaid:
         find_class = self._view.node_class

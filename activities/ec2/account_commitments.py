@@ -46,7 +46,7 @@ class AccountCommitmentsReader:
 
         Args:
             cluster: the name of the cluster; empty if it is that of its instances.
-            own_ids: the IDs of the instances of its NodeClaims.
+            own_ids: the IDs of the instances of its NodeClaims. Those launched meanwhile are known by their tags.
 
         Raises:
             EC2Error: AWS does not answer, or the worker has no right to read them.
@@ -116,7 +116,7 @@ class AccountCommitmentsReader:
             )
             for page in pages:
                 for instance in (item for reservation in page["Reservations"] for item in reservation["Instances"]):
-                    tags = (tag["Key"] for tag in instance.get("Tags", ()))
+                    tags = [tag["Key"] for tag in instance.get("Tags", ())]
                     clusters = (
                         key.removeprefix(labels.TAG_OWNED_PREFIX)
                         for key in tags
@@ -130,4 +130,5 @@ class AccountCommitmentsReader:
                         and not instance.get("Platform")
                         and instance["Placement"].get("Tenancy", "default") == "default",
                         cluster=next(clusters, ""),
+                        has_node_class=labels.TAG_NODECLASS in tags,
                     )

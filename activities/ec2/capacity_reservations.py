@@ -54,6 +54,7 @@ class CapacityReservations:
         """When each reservation was last asked for."""
         self._counted: frozenset[str] = frozenset()
         self._read_again_at = self._failed_until = 0.0
+        self._times_forgotten = 0
 
     def find(self, node_class: EC2NodeClass) -> list[CapacityReservation]:
         """The reservations that the class selects and that can be used, sorted by id.
@@ -116,9 +117,10 @@ class CapacityReservations:
         }
 
     def forget(self) -> None:
-        """Count again when the places are needed next."""
+        """Count again when the places are needed next, also if they are being counted now."""
         with self._lock:
             self._read_again_at = self._failed_until = 0.0
+            self._times_forgotten += 1
 
     def _is_due(self, ids: Collection[str]) -> bool:
         with self._lock:
@@ -127,7 +129,7 @@ class CapacityReservations:
 
     def _read(self) -> None:
         with self._lock:
-            ids, now = frozenset(self._asked_at), self._clock()
+            ids, now, times_forgotten = frozenset(self._asked_at), self._clock(), self._times_forgotten
         try:
             reservations = self.count(ids)
         except EC2Error as error:
@@ -139,7 +141,9 @@ class CapacityReservations:
                 self._read_again_at = self._failed_until = now + RETRY_SECONDS
             return
         with self._lock:
-            self._counted, self._read_again_at, self._places = ids, now + self._seconds, reservations
+            self._counted, self._places = ids, reservations
+            if self._times_forgotten == times_forgotten:
+                self._read_again_at = now + self._seconds
 
     def _described(self, filters: list[FilterTypeDef]) -> list[CapacityReservationTypeDef]:
         with translated("DescribeCapacityReservations"):

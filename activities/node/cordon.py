@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -26,10 +27,12 @@ from activities.node.nodes import find_node, pods_on
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.apis.reasons import Reason, camel_case, snake_case
+from tenon.disruption.rules.held_pods import holder
 from tenon.evolve import evolve
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.event_reasons import EventReason
+from tenon.kube.protection import node_protection
 from tenon.kube.records import PodRecord
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant, time_text
@@ -42,18 +45,20 @@ from tenon.node import drain
 async def cordon(kube: Kube, recorder: EventPublisher, cordon_input: CordonInput, now: Clock) -> CordonResult:
     """Taint the Node, then delete claim and Node. Their finalizers keep the objects until the instance is gone.
 
-    With ``only_if_empty``, a node with pods stays. If the claim or Node is already being deleted, nothing is undone.
+    With ``only_if_empty``, a node with pods stays, and so does one that an annotation protects by now. If the claim or
+    Node is already being deleted, nothing is undone.
     """
     claim = await read_claim(kube, cordon_input.claim)
     # A claim that never had a Node has nothing to cordon. If the claim is gone, look for the Node anyway.
     node = (await find_node(kube, cordon_input, claim)).node if claim is None or claim.registered else None
     if node is not None and cordon_input.only_if_empty and not _is_leaving(claim, node):
-        node, staying = await _taint_if_empty(kube, node, claim)
-        if node is not None and staying:
+        node, keeping = await _taint_if_empty(kube, node, claim, now)
+        if node is not None and keeping.stays:
             return CordonResult(
                 cordoned=False,
                 node_name=node["metadata"]["name"],
-                pods=staying,
+                pods=keeping.pods,
+                protection=keeping.protection,
                 claim_exists=claim is not None,
                 node_exists=True,
             )
@@ -149,30 +154,57 @@ async def withdraw(kube: Kube, ref: ClaimRef, node_name: str, *, command: str = 
     return await _uncordon(kube, node) or cleared
 
 
-async def _taint_if_empty(kube: Kube, node: Object, claim: ClaimRecord | None) -> tuple[dict[str, Any] | None, int]:
-    """Taint the Node unless pods on it would need another node.
+@dataclass(frozen=True, slots=True)
+class _Keeping:
+    """What keeps a node that a command took for empty and not protected."""
+
+    pods: int = 0
+    """The pods that would need another node."""
+    protection: str = ""
+    """The annotation of its Node, NodeClaim or one of its pods that protects it, in a clause."""
+
+    @property
+    def stays(self) -> bool:
+        return bool(self.pods or self.protection)
+
+
+_NOTHING = _Keeping()
+
+
+async def _taint_if_empty(
+    kube: Kube, node: Object, claim: ClaimRecord | None, now: Clock
+) -> tuple[dict[str, Any] | None, _Keeping]:
+    """Taint the Node unless pods on it would need another node, or an annotation protects it.
+
+    The decision was made from a cache, in which changes of Nodes and pods come late and in no common order.
 
     List the pods before the taint, so that a busy node is never marked, and after it, so that no pod can be scheduled
-    in between. A node with pods loses the taint, also that of an earlier attempt. It never had the label that excludes
+    in between. A node that stays loses the taint, also that of an earlier attempt. It never had the label that excludes
     it from load balancers, which follows when the node is sure to leave.
 
     Returns:
-        The Node, or None if it is gone; and how many pods make it stay.
+        The Node, or None if it is gone; and what makes it stay.
     """
     name, uid = node["metadata"]["name"], object_json.uid(node)
     present: dict[str, Any] | None = dict(node)
-    staying = await _count_reschedulable(kube, name)
-    if not staying:
+    keeping = await _keeping(kube, node, claim, now())
+    if not keeping.stays:
         present = await change(kube, NODES, name, decide.tainted, uid=uid, read_object=node)
-        staying = await _count_reschedulable(kube, name) if present is not None else 0
-    if not staying or present is None or _is_leaving(claim, present):
-        return present, 0
+        keeping = await _keeping(kube, present, claim, now()) if present is not None else _NOTHING
+    if not keeping.stays or present is None or _is_leaving(claim, present):
+        return present, _NOTHING
     await _uncordon(kube, present)
-    return present, staying
+    return present, keeping
 
 
-async def _count_reschedulable(kube: Kube, node_name: str) -> int:
-    return sum(pod.reschedulable for pod in await pods_on(kube, node_name))
+async def _keeping(kube: Kube, node: Object, claim: ClaimRecord | None, now: datetime) -> _Keeping:
+    """What keeps the node, by the API server. PodDisruptionBudgets are left to the drain."""
+    node_pods = await pods_on(kube, node["metadata"]["name"])
+    of_claim, keep_until = (claim.annotations, claim.keep_until) if claim is not None else ({}, None)
+    protection = node_protection(of_claim, object_json.annotations(node), keep_until, now)
+    return _Keeping(
+        sum(pod.reschedulable for pod in node_pods), protection or holder(((pod, ()) for pod in node_pods), now)
+    )
 
 
 async def _uncordon(kube: Kube, node: Object) -> bool:

@@ -24,12 +24,12 @@ from activities.provisioning.plan_answers import (
     WITHOUT_LIMIT,
     AnswerValidity,
     PlanAnswer,
-    generations,
     growing,
     relevant_part,
     scheduling_key,
 )
 from activities.provisioning.unused_nodes import UnusedNodes
+from tenon.apis.nodepool import NodePool
 from tenon.kube.pod import Pod
 from tenon.messages.provisioning import AwaitBatchInput, BatchSummary, PurchasePause
 
@@ -280,13 +280,13 @@ class Batcher:
             again_at = now + growing(FIRST_POSTPONED, attempts, MAX_POSTPONED)
             self._answers[pod.uid] = PlanAnswer(again_at, attempts, None, pod=pod, launches_after=subject)
 
-    def record_refused(self, pods: Iterable[Pod], pool: str) -> None:
-        """Record that the API server refused this pool's NodeClaim for these pods.
+    def record_refused(self, pods: Iterable[Pod], pool: NodePool) -> None:
+        """Record that the API server refused this pool's NodeClaim for these pods. ``pool``: as the plan read it.
 
         They are planned again when the pool or their own requirements change, or after a pause that grows with each
         attempt.
         """
-        self.record_engine_failure(pods, (pool, generations(self._view).get(pool)))
+        self.record_engine_failure(pods, (pool.metadata.name, pool.metadata.generation))
 
     def record_engine_failure(self, pods: Iterable[Pod], pool: tuple[str, int | None] | None = None) -> None:
         """Record that the engine failed on these pods.

@@ -8,7 +8,7 @@ NodeClaims of earlier plans.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tenon.kube.pod import Pod
 from tenon.provisioning.buffer_status import BufferSimulation
@@ -46,15 +46,25 @@ class BufferRoom:
         """All pods that stand for buffers."""
         return list(self._pods.values())
 
-    def simulated(self, plan: Plan, ready: Collection[str], claims: Sequence[str] = (), *, bought: bool = True) -> None:
+    def simulated(
+        self,
+        plan: Plan,
+        ready: Collection[str],
+        claims: Sequence[str] = (),
+        *,
+        bought: bool = True,
+        plan_pods: Iterable[Pod] | None = None,
+    ) -> None:
         """Record where a plan found room.
 
         Args:
-            plan: a plan whose pods include all of `pods`.
+            plan: a plan for pods of buffers.
             ready: the names of the nodes that are initialized.
             claims: the names of the NodeClaims that were written for the plan, in the plan's order.
             bought: whether the plan could buy nodes. A plan that only looked for room learns nothing new about what
                 prevents buying, so the earlier reasons stay.
+            plan_pods: the pods that the plan is for; None if they include all of `pods`. Pods that came later have no
+                room yet.
         """
         nodes_by_buffer: Counter[str] = Counter()
         starting_nodes: Counter[str] = Counter()
@@ -68,7 +78,8 @@ class BufferRoom:
                 starting_nodes[key] += len(pods)
                 requests[name] = add(requests.get(name, {}), *(pod.requests for pod in pods))
         without = plan.unschedulable.keys() | plan.unreached
-        lacking = [pod for pod in self._pods.values() if pod.key in without]
+        later = self._pods.keys() - {pod.uid for pod in plan_pods} if plan_pods is not None else frozenset()
+        lacking = [pod for pod in self._pods.values() if pod.key in without or pod.uid in later]
         refused = {pod.buffer: str(plan.unschedulable[pod.key]) for pod in lacking if pod.key in plan.unschedulable}
         if not bought:
             refused = {key: self._rooms[key].refused for key in refused if key in self._rooms}

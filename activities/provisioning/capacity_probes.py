@@ -16,6 +16,7 @@ from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.node.launch_breaker import holds_back
 from tenon.provisioning.capacity_probes import one_for_each_offering, pods_to_probe_for, probed_keys
+from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.shortage_waits import without_dear_types
 from tenon.scheduling.after_plan import pools_after, problem_after
 from tenon.scheduling.explanation.type_choice import AttemptedAt, TypeChoiceExplainer
@@ -76,8 +77,9 @@ class CapacityProbes:
         sample = pods_to_probe_for(pods, plan.unschedulable, turn) if due else []
         if not sample:
             return self.no_probes
-        unavailable = UnavailableOfferings(self.refusals.unavailable() - due)
-        overlaid = await instance_types_by_pool(self.view, self.types, offers.pools, unavailable)
+        unavailable = UnavailableOfferings(offers.next_attempts.keys() - due)
+        usable = usable_pools(offers.pools, self.view.node_class, self.view)  # a class may have gone since the solve
+        overlaid = await instance_types_by_pool(self.view, self.types, usable, unavailable)
         pools = pools_after(await self.solver.pools(overlaid), plan.claims)
         after = await asyncio.to_thread(problem_after, problem, plan)
         probing = replace(after, pods=sample, pools=pools)

@@ -42,6 +42,8 @@ class LaunchRefusals:
         self._now = now
         self._breakers: dict[str, LaunchBreaker] = {}
         self._backoffs: dict[OfferingKey, Backoff] = {}
+        self._reopened: dict[OfferingKey, Backoff] = {}
+        """What plans use again, as the workflow knew it: it hears of that only from the plan's result."""
         self._shortages: dict[str, PoolShortage] = {}
         self._storms: dict[tuple[str, str], Storm] = {}
         """By NodePool and capacity type."""
@@ -69,7 +71,9 @@ class LaunchRefusals:
         report = await self.ask() if self.ask is not None else None
         if report is not None:
             self.update(report.breakers)
+            reopened = self._reopened
             self.replace_unavailable(backoffs_of(report.unavailable))
+            self.reopen(key for key, backoff in reopened.items() if self._backoffs.get(key) == backoff)
 
     def update(self, breakers: Iterable[LaunchBreaker]) -> None:
         """Replace the breakers by those that the workflow reports. Breakers that only count hold nothing back."""
@@ -82,6 +86,7 @@ class LaunchRefusals:
     def replace_unavailable(self, backoffs: Mapping[OfferingKey, Backoff]) -> None:
         """Replace what EC2 refused recently."""
         self._backoffs = dict(backoffs)
+        self._reopened = {}
 
     def any_refused(self) -> bool:
         """Whether EC2 refused an offering in the last minutes, also if plans use it again."""
@@ -181,6 +186,7 @@ class LaunchRefusals:
         """Let plans use these offerings again, until EC2 refuses them the next time."""
         now = self._now()
         for key in offerings:
+            self._reopened[key] = self._backoffs[key]
             self._backoffs[key] = self._backoffs[key]._replace(until=now)
 
     def is_scarce(self, claim: PlannedClaim) -> bool:

@@ -52,9 +52,10 @@ class LiveSolver:
     async def solve(self, waiting_pods: Sequence[Pod], offers: PoolOffers, part: float) -> tuple[Problem, Solved]:
         """The problem and its solution. ``part``: the fraction of a solve's time that the engine may take."""
         with plan_phase("problem", Phase.PROBLEM):
+            snapshot, warm_nodes = self._view.snapshot(), self._view.warm_nodes()
             problem = await asyncio.to_thread(
                 problem_of,
-                self._view.snapshot(),
+                snapshot,
                 waiting_pods,
                 offers.overlaid.pools_with_types,
                 self._policy,
@@ -62,7 +63,7 @@ class LiveSolver:
                 offers.next_attempts,
             )
             coverage = await asyncio.to_thread(self._commitments.coverage, list(self._view.all_claims()))
-        problem = with_commitments(with_warm_nodes(problem, self._view.warm_nodes()), coverage.remaining)
+        problem = with_commitments(with_warm_nodes(problem, warm_nodes), coverage.remaining)
         problem = with_spot_scores(problem, self._spot_scores.scores_of)
         if offers.refused:
             problem = replace(problem, nodes=[node for node in problem.nodes if node.name not in offers.refused])

@@ -71,6 +71,8 @@ async def _types_of(
         unpriced: whether types without a price count too.
     """
     claims = view.reserved_claims()
+    # All of them before the first read, which takes seconds, in which a class may go.
+    node_classes = {key: view.node_class(key) for key in map(class_key, (*pools, *optional))}
 
     def read(node_class: EC2NodeClass, dedicated: bool) -> Sequence[InstanceType]:
         instance_types = types.instance_types(node_class, unavailable, unpriced=unpriced, dedicated=dedicated)
@@ -79,7 +81,7 @@ async def _types_of(
     shared: dict[tuple[int, bool], Sequence[InstanceType]] = {}
 
     async def types_of(pool: NodePool) -> Sequence[InstanceType]:
-        node_class = view.node_class(class_key(pool))
+        node_class = node_classes[class_key(pool)]
         assert node_class is not None  # the caller has checked it
         own = with_own_kubelet(node_class, pool.metadata.annotations)
         dedicated = is_dedicated(pool)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -12,6 +12,7 @@ from activities.provisioning.claim_writer import Written
 from activities.provisioning.superseded_claims import RefusedClaims
 from tenon.apis.nodepool import NodePool
 from tenon.apis.shortage_price import is_far_dearer, price_factor
+from tenon.ec2.refusals.unavailable import UnavailableOfferings
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.kube.pool_reasons import NoPlace
@@ -63,7 +64,7 @@ class PlanDecision:
     """Key to the NodePool and capacity type that must launch other nodes first, for pods whose node waits for that."""
     lacked_quotas: frozenset[OfferingKey] = frozenset()
     """The offerings for which quotas have no room, and that pods without a place could use."""
-    avoided: Collection[OfferingKey] = ()
+    avoided: UnavailableOfferings = field(default_factory=UnavailableOfferings)
     """The offerings that the plan did without, because EC2 refused them."""
 
     @property

@@ -147,7 +147,6 @@ class BatchPlanner:
         self, plan_input: PlanInput, decision: PlanDecision, result: Callable[..., PlanResult]
     ) -> PlanResult:
         """Write the NodeClaims, and tell everyone what became of the pods. ``result``: makes the plan's result."""
-        unavailable = self._refusals.unavailable()
         written = await self._write(plan_input, decision)
         plan, pods = decision.as_written(written), decision.pods
         await self._warm.start(plan.placements)
@@ -159,10 +158,10 @@ class BatchPlanner:
         if self._decided is not None:
             self._decided((pod.uid for pod in pods), placed)
         await delete_superseded(self._kube, self._recorder, self._view, decision.refused, placed)
-        self._batcher.buffers.simulated(plan, decision.ready, written.names)
+        self._batcher.buffers.simulated(plan, decision.ready, written.names, plan_pods=decision.all_pods)
         await publish_refused_claims(self._recorder, decision.pools, written)
         await publish_missing_types(self._recorder, decision.pools, decision.without_types)
-        lacking = self._tried_launches.reasons(plan, unavailable, decision.dear_claims)
+        lacking = self._tried_launches.reasons(plan, decision.avoided, decision.dear_claims)
         self._tried_launches.bought(written.claims)
         await self._pod_events.publish(
             plan, filter(waits_for_node, pods), written.names, decision.in_flight, lacking, decision.doubts
@@ -186,11 +185,13 @@ class BatchPlanner:
         )
 
     def _notes(self, decision: PlanDecision) -> list[ClaimNotes]:
-        """Those of each NodeClaim of the plan. Probes may ask for what EC2 refused, if it is due."""
-        unavailable = self._refusals.unavailable()
-        for_probes = UnavailableOfferings(unavailable - decision.probes.due)
+        """Those of each NodeClaim of the plan. Probes may ask for what EC2 refused, if it is due.
+
+        What EC2 has refused since is not among it: a claim that was bought on it would get something dearer.
+        """
+        for_probes = UnavailableOfferings(decision.avoided - decision.probes.due)
         return [
-            ClaimNotes(why, for_probes if decision.probes.include(claim) else unavailable, usual_price)
+            ClaimNotes(why, for_probes if decision.probes.include(claim) else decision.avoided, usual_price)
             for claim, why, usual_price in zip(
                 decision.plan.claims, decision.explanations, decision.usual_prices, strict=True
             )
@@ -228,6 +229,7 @@ class BatchPlanner:
         self._batcher.record_engine_failure(by_key[key] for key in decision.failed)
         self._batcher.record_nominated(decision.plan.placements, decision.ready)
         self._batcher.record_bought(pod.uid for claim in written.claims for pod in claim.pods)
+        pools = decision.pools
         for unwritten in written.unwritten:
             if unwritten.refusal is not None:  # claims with transient failures are planned in the next batch
-                self._batcher.record_refused(unwritten.planned.pods, unwritten.planned.pool)
+                self._batcher.record_refused(unwritten.planned.pods, pools[unwritten.planned.pool])

@@ -15,6 +15,7 @@ from activities.tracing.catalogue import Phase
 from tenon.apis.nodepool import NodePool
 from tenon.ec2.refusals.unavailable import UnavailableOfferings
 from tenon.kube.offerings import OfferingKey
+from tenon.provisioning.interrupted_offerings import interrupted_offerings
 from tenon.provisioning.launch_refusals import OpenBreakers, pools_for_plans, probed, without_held_types
 from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.readiness import usable_pools
@@ -57,7 +58,7 @@ async def pool_offers(view: ClusterView, types: Types, refusals: LaunchRefusals,
     closed = probed(breakers, launching, now)
     refused = refusals.refused_claims(view.launching_claims)
     pools = pools_for_plans(usable, breakers, closed) if breakers else usable
-    next_attempts = refusals.next_attempts()
+    next_attempts = {**interrupted_offerings(view.all_claims(), now), **refusals.next_attempts()}
     with plan_phase("types", Phase.TYPES):
         overlaid = await instance_types_by_pool(view, types, pools, UnavailableOfferings(next_attempts))
     if breakers:

@@ -1,6 +1,7 @@
 """Checks shortly before a command starts that it still holds (DIS-46): the cluster has had time to change.
 
-A drift or repair command whose pods need other new nodes by now takes those, because its aim is not a price (DIS-03).
+A drift or repair command whose pods need other new nodes by now, or whose NodePool has changed, takes new nodes as they
+are planned now, because its aim is not a price (DIS-03).
 A consolidation that a person approved takes those that still save money, because its prices may be days old.
 """
 
@@ -27,6 +28,7 @@ from tenon.disruption.rules.unhealthy import repair_of
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete, nodes_in_commands, serves
 from tenon.disruption.search.terminate_first import StaticReplacements, plan_after_leaving
 from tenon.disruption.situation import Situation
+from tenon.kube import object_json
 from tenon.kube.requirements import Requirements
 from tenon.messages.base import REBOOT
 from tenon.messages.disruption import DisruptionCandidate, DisruptionCommand, Replacement
@@ -53,13 +55,16 @@ class Validation:
     """Whether only budgets, limits, disruption windows, freezes or waves forbid it, so that it may start later."""
 
 
-def validated(command: DisruptionCommand, situation: Situation, expired: Expired = never) -> Validation:
+def validated(
+    command: DisruptionCommand, situation: Situation, expired: Expired = never, outdated: str = ""
+) -> Validation:
     """Return whether the command may start, and what starts in its place.
 
     Args:
         command: a command that moves pods.
         situation: the cluster as it is now, with its model. The nodes of other commands are under command there.
         expired: ends the simulation early, which counts as a failure.
+        outdated: why its replacements must not be bought although they serve its pods, in a clause (`changed_pool`).
     """
     assert situation.model is not None, "a command that moves pods is validated on a model"
     rescheduler = Rescheduler(situation.model, nodes_in_commands(situation, situation.model))
@@ -67,7 +72,7 @@ def validated(command: DisruptionCommand, situation: Situation, expired: Expired
         return candidates
     if full := _why_no_room(command, situation):
         return Validation(full, is_full=True)
-    why, plan = _check(command, situation, rescheduler, expired)
+    why, plan = _check(command, situation, rescheduler, expired, outdated)
     must_pay = traits_of(command.reason).counts_savings
     if must_pay and command.approval is not None and plan is not None and _is_as_approved(plan, command):
         return Validation(*priced_again(command, plan, situation))
@@ -148,7 +153,7 @@ def _check_candidates(command: DisruptionCommand, situation: Situation, reschedu
 
 
 def _check(
-    command: DisruptionCommand, situation: Situation, rescheduler: Rescheduler, expired: Expired
+    command: DisruptionCommand, situation: Situation, rescheduler: Rescheduler, expired: Expired, outdated: str
 ) -> tuple[str, Plan | None]:
     """Return why the command must not start as it is, and the plan for its pods if only its replacements are wrong."""
     nodes = {node.claim: node for node in situation.nodes}
@@ -157,7 +162,7 @@ def _check(
         reboots = decision is not None and decision.action is RepairAction.REBOOT
         return "" if reboots else "the node needs another repair than a reboot by now", None
     if all(situation.policies[candidate.pool].replicas is not None for candidate in command.candidates):
-        return _why_not_static(command, situation), None
+        return _why_not_static(command, situation) or outdated, None
     claims = [candidate.claim for candidate in command.candidates]
     assert situation.model is not None
     is_drift = command.reason == Reason.DRIFTED
@@ -177,6 +182,8 @@ def _check(
     listed = [(replacement.pool, _types(replacement)) for replacement in command.replacements]
     if not serves(listed, plan.claims):
         return "its pods need other instance types than its replacements", plan
+    if outdated:
+        return outdated, plan
     # What was planned before a person approved it may be days old: prices, names of pods, the template of the NodePool.
     must_pay = traits_of(command.reason).counts_savings
     return "", plan if command.approval is not None and (command.replacements or must_pay) else None
@@ -246,13 +253,46 @@ def _leaves_room(plan: Plan, situation: Situation) -> bool:
 def changed_pool(command: DisruptionCommand, pools: Iterable[NodePool]) -> str:
     """Return that a NodePool has changed since the replacements were planned, in a clause; empty if none has.
 
-    Nodes of an earlier template would drift at once. ``pools``: of several versions of a NodePool, the last one counts.
+    Nodes of an earlier template or version would be replaced at once. ``pools``: of several versions of a NodePool, the
+    last one counts.
     """
-    hashes = {pool.metadata.name: nodepool_hash(pool) for pool in pools}
+    last_versions = {pool.metadata.name: pool for pool in pools}
+    launched = {
+        name: _version(pool)
+        for name in {replacement.pool for replacement in command.replacements}
+        if (pool := last_versions.get(name)) is not None
+    }
     for replacement in command.replacements:
-        planned_hash = replacement.body["metadata"].get("annotations", {}).get(labels.NODEPOOL_HASH)
-        if planned_hash != hashes.get(replacement.pool):
+        annotations = object_json.annotations(replacement.body)
+        planned = annotations.get(labels.NODEPOOL_HASH), annotations.get(labels.REVISION)
+        if planned != launched.get(replacement.pool):
             return f"NodePool {replacement.pool} has changed since the command was decided"
+    return ""
+
+
+def _version(pool: NodePool) -> tuple[str | None, str | None]:
+    """Return the hash and the version that NodeClaims of the NodePool name; None for no version."""
+    annotations = {**pool.spec.template.metadata.annotations, **pool.metadata.annotations}
+    return nodepool_hash(pool), annotations.get(labels.REVISION)
+
+
+def why_overtaken(command: DisruptionCommand, situation: Situation) -> str:
+    """Return why an approved command that was just validated must wait after all, in a clause; empty if it need not.
+
+    A validation takes a while, and other commands may have started meanwhile. Their nodes are under command in the
+    situation, which needs no model.
+    """
+    reason = Reason(command.reason)
+    nodes = {node.claim: node for node in situation.nodes}
+    budgets = PoolBudgets(situation, reason)
+    for candidate in command.candidates:
+        node = nodes.get(candidate.claim)
+        if node is None or node.uid != candidate.uid:
+            return f"NodeClaim {candidate.claim} is gone"
+        if keeping := holds(node, situation, reason):
+            return f"NodeClaim {candidate.claim}: {keeping[0].why}"
+        if not budgets.take_for(node):
+            return _why_full(budgets, candidate.pool)
     return ""
 
 

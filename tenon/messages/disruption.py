@@ -271,6 +271,6 @@ class Postponement(Message):
     refused: str = ""
     """Who refused the command, and why, in a clause; empty if it failed."""
     command: str = ""
-    """Set by a command that waited for a person: another command may have taken its nodes meanwhile."""
+    """The command that could not remove them: another one may have taken its nodes meanwhile. May be empty."""
     undone: str = ""
     """Why the command was undone, in a clause; empty if only some of its nodes stay, or if it was refused."""

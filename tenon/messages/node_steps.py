@@ -57,7 +57,10 @@ class BindResult(Message):
 
 
 class CordonInput(NodeInput):
-    """Cordons the claim and its node. With ``only_if_empty``, gives up and removes the taint if the node has pods."""
+    """Cordons the claim and its node.
+
+    With ``only_if_empty``, gives up and removes the taint if the node has pods or is protected.
+    """
 
     removal: Removal = Removal(reason="")
     """Why the node leaves."""
@@ -75,11 +78,16 @@ class CordonInput(NodeInput):
 
 
 class CordonResult(Message):
-    """``cordoned`` is false only if ``only_if_empty`` found pods. ``force_at`` is when the drain becomes forced."""
+    """``cordoned`` is false only if ``only_if_empty`` found pods, or an annotation that protects the node.
+
+    ``force_at`` is when the drain becomes forced.
+    """
 
     cordoned: bool = True
     node_name: str = ""
     pods: int = 0
+    protection: str = ""
+    """The annotation because of which the node stays, in a clause; empty if none does."""
     force_at: datetime | None = None
     claim_exists: bool = True
     node_exists: bool = True

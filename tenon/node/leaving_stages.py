@@ -133,11 +133,14 @@ def noted(state: NodeState, removals: Sequence[Removal], now: datetime) -> NodeS
 def cordoned(state: NodeState, result: CordonResult, now: datetime) -> NodeState:
     """Continue with the drain, or with termination if there is no node.
 
-    If the node turned out not to be empty, it stays.
+    If the node turned out not to be empty, or to be protected, it stays.
     """
     if not result.cordoned:
         stays = evolve(state, stage=Stage.LIVE, leave=None, deadline=None, deletion_started_at=None, check_now=False)
-        return record(stays, now, f"not empty after all ({counted(result.pods, 'pod')}): stays")
+        why = f"not empty after all ({counted(result.pods, 'pod')})"
+        if not result.pods:
+            why = f"protected by now ({result.protection})"
+        return record(stays, now, f"{why}: stays")
     has_node = result.node_exists
     update = {
         "force_at": result.force_at,

@@ -35,7 +35,8 @@ WITHIN = 180.0
 SMALL = [{"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["2"]}]
 """Types with room for one pod of 1 CPU, next to what the system takes."""
 ROOMY = [{"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["4"]}]
-"""Types with room for three such pods: whichever of them make up the first plan, the others fit on its node."""
+"""Types with room for three such pods. One that the first plan missed fits on its node from the launch on; until then
+the claim has no room for more than its own pods, and a second plan buys another node."""
 
 
 def condition(obj: Object | None, kind: str) -> Object:

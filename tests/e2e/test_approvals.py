@@ -110,7 +110,7 @@ async def test_commands_wait_through_the_loss_of_worker_and_temporal_and_each_en
         shown = await asyncio.to_thread(tenon, "disruptions", "--all", "-o", "json")
         steps = {command["command"]: command["step"] for command in json.loads(shown.stdout)}
         ends = "undone: bob refused it: release in progress", "1 node left"
-        return (steps[refused], steps[approved]) == ends
+        return (steps.get(refused), steps.get(approved)) == ends
 
     await until(ends_are_listed)
     again = await asyncio.to_thread(tenon, "approve", stale, "--by", "ann", "--reason", "late")

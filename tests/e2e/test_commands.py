@@ -10,6 +10,7 @@ import pytest
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis import labels
+from tenon.kube.claim_record import instance_id_of
 from tests.e2e.conftest import MakePool, Run
 from tests.e2e.pools import NAMESPACE, SMALL
 
@@ -30,8 +31,10 @@ async def test_the_questions_of_an_operator_are_answered_by_the_command(
 
     rows = json.loads(await ask("node", "list", "-l", selector, "-o", "json"))
     assert sorted(row["nodeClaim"] for row in rows) == sorted(claim["metadata"]["name"] for claim in claims)
-    prices = {i["tags"][labels.TAG_NODECLAIM]: i["price"] for i in pool.instances()}
-    assert [row["pricePerHour"] for row in rows] == [pytest.approx(prices[row["nodeClaim"]], abs=1e-4) for row in rows]
+    own = {claim["metadata"]["name"]: instance_id_of(claim["status"]["providerID"]) for claim in claims}
+    charged = {instance["id"]: instance["price"] for instance in pool.instances()}
+    prices = [charged[own[row["nodeClaim"]]] for row in rows]
+    assert [row["pricePerHour"] for row in rows] == [pytest.approx(price, abs=1e-4) for price in prices]
     recorded = await kube.get(NODECLAIMS, rows[0]["nodeClaim"])
     assert recorded is not None
     assert float(recorded["metadata"]["annotations"][labels.LAUNCH_PRICE]) == rows[0]["pricePerHour"]

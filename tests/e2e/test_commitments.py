@@ -21,19 +21,20 @@ from tests.e2e.worker_process import WorkerProcess
 from tests.workflows.waiting import until
 
 SETTING = "ENABLE_COMMITMENTS=true"
+READ = "The controller read the account's Reserved Instances and Savings Plans"
 COVERED = "Reserved Instances of m5 covers it, and is paid for until it is used up"
 
 
 @contextmanager
-def committed(sandbox: Sandbox, worker: Worker) -> Iterator[None]:
-    """A worker with the setting and the rights for it, in place of the other one, once it has read the account."""
+def committed(sandbox: Sandbox, worker: Worker) -> Iterator[Worker]:
+    """A worker with the setting and the rights for it, in place of the other one."""
     ec2 = sandbox.ec2()
     assert worker.stop() == 0
     ec2.policy(with_commitments_policy())
     other = WorkerProcess(sandbox, "commitments", ENABLE_COMMITMENTS="true")
     other.start()
     try:
-        yield
+        yield other
     finally:
         stopped = other.stop()
         ec2.policy(None)
@@ -61,12 +62,11 @@ async def test_wsh38_reserved_instances_are_used_until_they_are_used_up(
     assert "Plans do not use Reserved Instances and Savings Plans" in doctor.stdout
     assert "ec2:DescribeReservedInstances" in doctor.stdout
     ec2.reserved_instances("m5.large", 2)
-    reads = len(ec2.calls("DescribeReservedInstances"))
-    with committed(sandbox, worker):
+    with committed(sandbox, worker) as own:
 
         async def worker_has_read() -> bool:
-            """The worker itself, because no command of this test has asked yet."""
-            return len(ec2.calls("DescribeReservedInstances")) > reads
+            """The worker itself: commands read the account for themselves."""
+            return bool(own.logged(READ))
 
         await until(worker_has_read)
         assert "commitments" not in tenon("doctor", ENABLE_COMMITMENTS="true").stdout

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -34,16 +34,34 @@ CENT = Decimal("0.01")
 BANK = "bank"
 """A second namespace, beside that of the Deployments."""
 WITHIN = 180.0
+MAX_LATE_SECONDS = 30.0
+"""How long after an instance ended EC2's answer may reach the worker on a slow machine: less than a counted minute."""
 
 
-def billed(sandbox: Sandbox, pools: Iterable[Pool]) -> dict[str, Decimal]:
-    """What EC2 charges for the instances of each pool."""
+def billed(
+    sandbox: Sandbox, pools: Iterable[Pool], removals: Mapping[str, RemovalEntry] | None = None
+) -> dict[str, Decimal]:
+    """What EC2 charges for the instances of each pool.
+
+    ``removals``, by instance: those that ended count until the worker had EC2's answer. It cannot know of it earlier.
+    """
     sums = {pool.name: Decimal() for pool in pools}
     for line in sandbox.ec2().bill()["lines"]:
         name = line["tags"].get(labels.TAG_NODEPOOL)
         if name in sums:
             sums[name] += Decimal(line["charge"])
+            if removals and (removal := removals.get(line["instance"])):
+                sums[name] += Decimal(line["price"]) * late_seconds(line, removal) / 3600
     return sums
+
+
+def late_seconds(line: dict[str, Any], removal: RemovalEntry) -> Decimal:
+    """The seconds from the end of an instance to EC2's answer, as far as EC2 does not charge them."""
+    assert removal.launched_at is not None
+    assert removal.terminated_at is not None
+    late = (removal.terminated_at - removal.launched_at).total_seconds() - line["seconds"]
+    assert late < MAX_LATE_SECONDS, (line, removal)
+    return max(Decimal(str(late)), Decimal())
 
 
 def same_to_the_cent(amount: float | Decimal, bill: Decimal) -> bool:
@@ -74,9 +92,19 @@ async def test_what_a_churn_of_nodes_cost_is_what_ec2_charges(
     await kube.create(PODS, teller, BANK)
     await shop.daemon(cpu="500m")
     await shop.deploy(2, cpu="18")  # of which a node has room for one
+    names: set[str] = set()
+    removals: dict[str, RemovalEntry] = {}
+
+    async def removed() -> bool:
+        """Whether the record has the removals of all these NodeClaims."""
+        read = await asyncio.to_thread(lambda: list(entries(record, start)))
+        removals.update({entry.facts.instance: entry for entry in read if isinstance(entry, RemovalEntry)})
+        return names <= {entry.facts.claim for entry in removals.values()}
+
     for _ in range(2):
         await shop.running(2, "web")
         claims = await shop.claims()
+        names |= {claim["metadata"]["name"] for claim in claims}
         await shop.scale(0)
         for claim in claims:
             await shop.gone(claim["metadata"]["name"])
@@ -92,11 +120,12 @@ async def test_what_a_churn_of_nodes_cost_is_what_ec2_charges(
         return {(bank.name, BANK), (shop.name, "default")} <= pods and shop.name in daemons
 
     await until(sampled, within=WITHIN)
+    await until(removed, within=WITHIN)
 
     # While instances run.
     before = billed(sandbox, pools)
     report = await asyncio.to_thread(cost, by="pool")
-    after = billed(sandbox, pools)  # the report is of a moment between the two
+    after = billed(sandbox, pools, removals)  # the report is of a moment between the two
     for pool in pools:
         amount = Decimal(str(by_name(report)[pool.name]))
         assert before[pool.name] - CENT / 2 < amount < after[pool.name] + CENT / 2, (report, before, after)
@@ -105,12 +134,7 @@ async def test_what_a_churn_of_nodes_cost_is_what_ec2_charges(
     claims = [*await shop.claims(), *await bank.claims()]
     await shop.scale(0)
     await kube.delete(PODS, "teller", namespace=BANK, grace_seconds=0)
-    names = {claim["metadata"]["name"] for claim in claims}
-
-    async def removed() -> bool:
-        read = await asyncio.to_thread(lambda: list(entries(record, start)))
-        return names <= {entry.facts.claim for entry in read if isinstance(entry, RemovalEntry)}
-
+    names |= {claim["metadata"]["name"] for claim in claims}
     await until(removed, within=WITHIN)
     target = tmp_path / "focus.csv"
     export = ("--export", str(target), "--billing-account", "123456789012")
@@ -118,7 +142,7 @@ async def test_what_a_churn_of_nodes_cost_is_what_ec2_charges(
         await asyncio.to_thread(cost, *export, by="pool"),
         await asyncio.to_thread(cost, by="namespace"),
     )
-    bill = billed(sandbox, pools)
+    bill = billed(sandbox, pools, removals)
     assert sum(bill.values()) > 10 * CENT, "there is something to compare"
     for pool in pools:
         assert same_to_the_cent(by_name(by_pool)[pool.name], bill[pool.name]), (by_pool, bill)

@@ -126,6 +126,7 @@ async def server(
         ):
             await spot.kube.patch(NODEPOOLS, spot.name, {"spec": {"limits": {"cpu": "1000"}}})
             await moving.deploy(1, app="big", cpu="14")
+            await moving.running(1)  # a claim without an instance has no room for more than its own pods
             await moving.deploy(1, app="small", cpu="500m")
             await spot.deploy(1)
             await spot.pod("huge", cpu="500")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from datetime import UTC, datetime
 import pytest
 import pytest_asyncio
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS, PODS
@@ -17,7 +19,7 @@ from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tenon.kube.timestamps import parse_instant
 from tenon.messages.node import Keep
-from tenon.node.state import Stage
+from tenon.node.state import NodeState, Stage
 from tenon.node.timeline import why_blocked
 from tests.e2e.conftest import MakePool, NewPool, Run
 from tests.e2e.lives import life_of
@@ -31,6 +33,20 @@ from workflows.nodeclaim import NodeClaimWorkflow
 def life_id(sandbox: Sandbox, claim: str) -> str:
     """The id that operators type."""
     return f"nodeclaim/{sandbox.cluster_name}/{claim}"
+
+
+async def state_of(client: Client, sandbox: Sandbox, claim: str) -> NodeState:
+    """What a node's workflow answers; it is asked again until a worker answers in time."""
+    handle = client.get_workflow_handle_for(NodeClaimWorkflow.run, life_id(sandbox, claim))
+    states: list[NodeState] = []
+
+    async def is_answered() -> bool:
+        with contextlib.suppress(RPCError):  # no worker answered in time
+            states.append(await handle.query(NodeClaimWorkflow.status))
+        return bool(states)
+
+    await until(is_answered)
+    return states[0]
 
 
 async def together(tenon: Run, *commands: tuple[str, ...]) -> list[str]:
@@ -161,7 +177,7 @@ async def test_keep_holds_an_empty_node_beyond_its_time_to_live(
     assert life.actor.startswith("command empty-")
     claim = await pool.claim()
     assert claim["metadata"]["name"] == survivors
-    status = await client.get_workflow_handle(life_id(sandbox, survivors)).query(NodeClaimWorkflow.status)
+    status = await state_of(client, sandbox, survivors)
     assert (status.stage, status.leave) == (Stage.LIVE, None)
     assert status.keep_until is not None
     noted_until = parse_instant(claim["metadata"]["annotations"][labels.KEEP_UNTIL])
@@ -195,13 +211,12 @@ async def test_force_drain_passes_the_budget_that_blocks_a_plain_drain(
     (pod,) = await guarded.pods()
     claim = await guarded.claim()
     name = claim["metadata"]["name"]
-    handle = client.get_workflow_handle_for(NodeClaimWorkflow.run, life_id(sandbox, name))
 
     async def blocked() -> bool:
-        return bool((await handle.query(NodeClaimWorkflow.status)).blocked)
+        return bool((await state_of(client, sandbox, name)).blocked)
 
     await until(blocked)
-    text = why_blocked(await handle.query(NodeClaimWorkflow.status))
+    text = why_blocked(await state_of(client, sandbox, name))
     assert pod["metadata"]["name"] in text
     assert f"PodDisruptionBudget {NAMESPACE}/{guarded.name}-web" in text
 

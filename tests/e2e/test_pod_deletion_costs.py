@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,16 +29,16 @@ TYPE = [
 @contextmanager
 def gated(sandbox: Sandbox, worker: Worker) -> Iterator[WorkerProcess]:
     """A worker with the gate and its right, in place of the other one."""
-    sandbox.kubectl("apply", "-f", str(RIGHTS))
-    assert worker.stop() == 0
     other = WorkerProcess(sandbox, "pod-deletion-costs", FEATURE_GATES=GATE)
-    other.start()
-    try:
+    with ExitStack() as stack:  # whatever fails, the usual worker is started again: all later tests need it
+        sandbox.kubectl("apply", "-f", str(RIGHTS))
+        stack.callback(sandbox.kubectl, "delete", "-f", str(RIGHTS))
+        stopped = [worker.stop()]
+        stack.callback(worker.start)
+        stack.callback(lambda: stopped.append(other.stop()))
+        other.start()
         yield other
-    finally:
-        assert other.stop() == 0
-        worker.start()
-        sandbox.kubectl("delete", "-f", str(RIGHTS))
+    assert stopped == [0, 0], f"see {worker.log} and {other.log}"
 
 
 def cost(pod: Object) -> int:

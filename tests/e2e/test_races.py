@@ -9,7 +9,7 @@ import pytest
 from temporalio.client import Client
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.resources import NODECLAIMS, NODES
+from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, NODES
 from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from tenon.apis import labels
@@ -55,7 +55,7 @@ async def test_a_pod_that_kube_scheduler_binds_first_is_left_alone(
     make_pool: MakePool, client: Client, sandbox: Sandbox, ec2: Ec2Admin
 ) -> None:
     """Room appears on an old node while a new one boots for the pod: the pod goes there, the new node goes again."""
-    pool = await make_pool(consolidate_after="20s", requirements=SMALL)  # kube-scheduler binds the pod before
+    pool = await make_pool(consolidate_after="10m", requirements=SMALL)
     await pool.pod("first")
     await pool.running(1)
     (old,) = await pool.settled(1)
@@ -65,9 +65,10 @@ async def test_a_pod_that_kube_scheduler_binds_first_is_left_alone(
     await pool.delete_pod("first")
     (pod,) = await pool.running(1)
     assert pod["metadata"]["uid"] == late["metadata"]["uid"]
-    assert pod["spec"]["nodeName"] == old["status"]["nodeName"]
+    assert pod["spec"]["nodeName"] == old["status"]["nodeName"], "its node was empty, and stayed until then"
 
     ec2.clear_boot()
+    await pool.kube.patch(NODEPOOLS, pool.name, {"spec": {"disruption": {"consolidateAfter": "1s"}}})
     await pool.gone(new["metadata"]["name"])
     life = await life_of(client, sandbox, new["metadata"]["name"])
     assert (life.reason, life.pods_planned, life.pods_bound, life.pods_evicted) == ("Empty", 1, 0, 0)

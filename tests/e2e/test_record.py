@@ -7,6 +7,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from temporalio.client import Client
 
 from cli.record_source import entries
@@ -14,11 +15,15 @@ from sandbox.cluster import Sandbox
 from tenon.record.entries import DisruptionEntry, Entry, LaunchEntry, PlanEntry, RemovalEntry
 from tests.e2e.conftest import MakePool, Run
 from tests.e2e.lives import life_of
-from tests.e2e.pools import NAMESPACE, SMALL
+from tests.e2e.pools import NAMESPACE, SMALL, Pool
 from tests.e2e.worker import Worker
 from tests.workflows.waiting import until
 
 REASON = ("--reason", "its disk is broken", "--ticket", "OPS-7")
+TOO_SLOW = "the store of earlier inputs is too slow"
+"""Why a decision is recorded without its inputs while those of two others are being written."""
+TRIES = 5
+"""How many nodes at most are removed until the inputs of a decision are kept."""
 
 
 async def answered(tenon: Run, *arguments: str, **environment: str | None) -> tuple[list[dict[str, Any]], str]:
@@ -26,6 +31,38 @@ async def answered(tenon: Run, *arguments: str, **environment: str | None) -> tu
     done = await asyncio.to_thread(tenon, "history", *arguments, "-o", "json", **environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr
+
+
+async def emptied(pool: Pool, pod: str) -> str:
+    """Have a node bought for a pod and removed as empty; the name of its NodeClaim."""
+    await pool.pod(pod)
+    await pool.running(1)
+    (claim,) = await pool.settled(1)
+    name = str(claim["metadata"]["name"])
+    await pool.delete_pod(pod)
+    await pool.gone(name)
+    return name
+
+
+async def decisions_about(record: str, sandbox: Sandbox, claim: str) -> list[DisruptionEntry]:
+    """Wait until the record has decisions to remove a node; these. Those without inputs say that the store was busy."""
+    decisions: list[DisruptionEntry] = []
+
+    def read() -> list[DisruptionEntry]:
+        return [
+            entry
+            for entry in entries(record, cluster=sandbox.cluster_name)
+            if isinstance(entry, DisruptionEntry) and any(claim in command.claims for command in entry.commands)
+        ]
+
+    async def decided() -> bool:
+        decisions[:] = await asyncio.to_thread(read)
+        return bool(decisions)
+
+    await until(decided)
+    for decision in decisions:
+        assert decision.inputs or decision.inputs_lacking == TOO_SLOW, decision.inputs_lacking
+    return decisions
 
 
 async def test_the_record_says_why_a_node_was_bought_and_who_removed_it_after_it_is_gone(
@@ -100,12 +137,7 @@ async def test_a_command_is_recorded_with_the_end_of_its_node(
     """
     began = datetime.now(UTC).isoformat()
     pool = await make_pool(consolidate_after="1s", requirements=SMALL)
-    await pool.pod("one")
-    await pool.running(1)
-    (claim,) = await pool.settled(1)
-    name = claim["metadata"]["name"]
-    await pool.delete_pod("one")
-    await pool.gone(name)
+    name = await emptied(pool, "one")
     record = str(worker.log)
 
     def removals() -> list[RemovalEntry]:
@@ -133,23 +165,17 @@ async def test_a_command_is_recorded_with_the_end_of_its_node(
     assert [candidate["claim"] for candidate in begin["candidates"]] == end["accepted"] == [name]
     assert begin["workflow"] == f"disruption-command/{sandbox.cluster_name}/{command}"
 
-    def decisions() -> list[DisruptionEntry]:
-        return [
-            entry
-            for entry in entries(record, cluster=sandbox.cluster_name)
-            if isinstance(entry, DisruptionEntry) and any(name in command.claims for command in entry.commands)
-        ]
-
-    async def decided() -> bool:
-        return bool(await asyncio.to_thread(decisions))
-
-    await until(decided)
-    for decision in decisions():
-        assert decision.inputs, decision.inputs_lacking
+    for number in range(TRIES):
+        if any(decision.inputs for decision in await decisions_about(record, sandbox, name)):
+            break
+        name = await emptied(pool, f"again-{number}")
+    else:
+        pytest.fail(f"the inputs of {TRIES} decisions were not kept")
     done = await asyncio.to_thread(tenon, "replay", "--since", began, "-o", "json")
     assert done.returncode == 0, done.stdout + done.stderr
     replayed = json.loads(done.stdout)["disruption"]
-    assert (replayed["changed"], replayed["leftOut"]) == (0, [])
+    assert replayed["changed"] == 0
+    assert {left_out["why"] for left_out in replayed["leftOut"]} <= {TOO_SLOW}
     assert replayed["decisions"] >= 1
 
 

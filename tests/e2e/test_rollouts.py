@@ -18,6 +18,7 @@ from tests.e2e.node_rollouts import NEWER, OLDER, Rollout
 from tests.e2e.pools import SMALL
 from tests.e2e.repair_policies import deadlock
 from tests.e2e.worker import Worker
+from tests.machine_speed import slowness
 from tests.workflows.waiting import until
 
 
@@ -122,7 +123,9 @@ async def test_a_version_that_ec2_never_launches_goes_back_with_ec2s_sentence(
     await pool.settled(1)
     rollout = Rollout(kube, pool)
     rollouts.append(pool.name)
-    gates = {"initializedWithin": "45s"}  # EC2 refuses the launch before, and the NodeClaim says so
+    # EC2 refuses the launch before, and the NodeClaim says so. It is given up after five minutes.
+    seconds = round(15 + 45 * slowness())
+    gates = {"initializedWithin": f"{seconds}s"}
     await rollout.create(strategy={"waves": ["100%"], "soak": "5s"}, gates=gates, onFailure="Rollback")
     old = (await rollout.reached("Settled"))["currentRevision"]
     sentence = "The image was deregistered"
@@ -131,9 +134,9 @@ async def test_a_version_that_ec2_never_launches_goes_back_with_ec2s_sentence(
             ec2.fault("CreateFleet", "InvalidAMIID.Unavailable", message=sentence, count=None, value=image.id)
     try:
         await rollout.change(amiSelectorTerms=[{"alias": NEWER}])
-        await rollout.reached("RollingBack")
+        await rollout.reached("RollingBack", within=300 + seconds)
         await pool.seen(
-            pool.name, "RolloutRollingBack", f"within 45s: InvalidAMIID.Unavailable: CreateFleet: {sentence}"
+            pool.name, "RolloutRollingBack", f"within {seconds}s: InvalidAMIID.Unavailable: CreateFleet: {sentence}"
         )
         evidence = tenon("rollout", "show", pool.name)
         assert sentence in evidence.stdout, evidence.stderr
@@ -160,15 +163,14 @@ async def test_a_version_without_any_instance_type_goes_back_and_says_why(
     await pool.settled(1)
     rollout = Rollout(kube, pool)
     rollouts.append(pool.name)
-    gates = {"initializedWithin": "20s"}
+    seconds = round(30 * slowness())  # the worker knows before that no type is left
+    gates = {"initializedWithin": f"{seconds}s"}
     await rollout.create(strategy={"waves": ["100%"], "soak": "5s"}, gates=gates, onFailure="Rollback")
     old = (await rollout.reached("Settled"))["currentRevision"]
     unknown = [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["m5.huge"]}]
     await kube.patch(NODEPOOLS, pool.name, {"spec": {"template": {"spec": {"requirements": unknown}}}})
-    row = await rollout.reached("RolledBack")
+    row = await rollout.reached("RolledBack", within=300 + seconds)
     assert row["currentRevision"] == old
-    sentence = (
-        "within 20s: no available instance type meets its requirement node.kubernetes.io/instance-type In [m5.huge]"
-    )
-    await pool.seen(pool.name, "RolloutRollingBack", sentence)
+    sentence = "no available instance type meets its requirement node.kubernetes.io/instance-type In [m5.huge]"
+    await pool.seen(pool.name, "RolloutRollingBack", f"within {seconds}s: {sentence}")
     assert len(await pool.running(1)) == 1, "the node that runs pods stays"

@@ -27,6 +27,10 @@ from workflows import names
 REPLICA = 6
 SPOT = ("spot",)
 CLIENT = "SPAN_KIND_CLIENT"
+DECISION = [Phase.TYPES, Phase.PROBLEM, Phase.SOLVE, Phase.EXPLAIN]
+"""The phases of a decision about a batch."""
+LEFT_TO_SCHEDULER = "The API server's watches are behind, and kube-scheduler binds the pods of a node"
+"""What the worker logs where it binds no pod to a node."""
 REQUEST = re.compile(
     r"(EC2|SSM|EKS|IAM|SQS|Pricing)\.[A-Za-z]+|(get|list|create|update|patch|delete) [a-z0-9]+(/[a-z]+)?"
 )
@@ -43,7 +47,7 @@ def receiver() -> Iterator[OtlpReceiver]:
 @pytest.fixture(scope="module")
 def traced_worker(worker: WorkerProcess, sandbox: Sandbox, receiver: OtlpReceiver) -> Iterator[WorkerProcess]:
     """A worker that is traced, in place of the usual one."""
-    assert worker.stop() == 0
+    stopped = [worker.stop()]
     own = WorkerProcess(
         sandbox,
         "traced-worker",
@@ -52,13 +56,14 @@ def traced_worker(worker: WorkerProcess, sandbox: Sandbox, receiver: OtlpReceive
         OTEL_EXPORTER_OTLP_ENDPOINT=receiver.endpoint,
         OTEL_BSP_SCHEDULE_DELAY="200",
     )
-    own.start()
     try:
+        own.start()
         yield own
     finally:
-        stopped = own.stop() if own.running else 0
+        if own.running:
+            stopped.append(own.stop())
         worker.start()
-    assert stopped == 0, f"see {own.log}"
+    assert not any(stopped), f"they ended with {stopped}: see {worker.log} and {own.log}"
 
 
 @dataclass
@@ -68,6 +73,8 @@ class Story:
     pool: str
     bought: str
     """The NodeClaim that the pod was bought."""
+    node: str
+    """Its Node."""
     replacement: str
     """The NodeClaim that came in its place."""
     instances: dict[str, str]
@@ -116,8 +123,9 @@ async def story(
         await pool.running(1)
         (replacement,) = await pool.settled(1)
         other = replacement["metadata"]["name"]
-        assert traced_worker.stop() == 0
+        stopped = traced_worker.stop()
         traced_worker.start()
+        assert stopped == 0, f"see {traced_worker.log}"
         instance = replacement["status"]["providerID"].rsplit("/", 1)[-1]
         sandbox.ec2().interrupt_instance(instance, notice_seconds=120)
         await pool.gone(other)
@@ -126,6 +134,7 @@ async def story(
         story = Story(
             pool=pool.name,
             bought=name,
+            node=bought["status"]["nodeName"],
             replacement=other,
             instances={
                 claim["metadata"]["name"]: claim["status"]["providerID"].rsplit("/", 1)[-1]
@@ -150,7 +159,9 @@ def links(span: ReceivedSpan) -> set[str]:
     return {linked for _, linked in span.links}
 
 
-async def test_a_pod_that_gets_a_node_is_a_trace_from_its_creation_to_its_binding(story: Story) -> None:
+async def test_a_pod_that_gets_a_node_is_a_trace_from_its_creation_to_its_binding(
+    story: Story, traced_worker: WorkerProcess
+) -> None:
     root = story.root(Operation.START, tenon__nodeclaim=story.bought)
     steps = story.steps(root)
     assert list(steps)[:4] == ["prepare launch", "launch instance", "register node", "initialize node"]
@@ -165,7 +176,8 @@ async def test_a_pod_that_gets_a_node_is_a_trace_from_its_creation_to_its_bindin
     assert fleet.attributes[Attribute.HTTP_STATUS] == 200
     assert fleet.attributes[Attribute.AWS_REQUEST]
     bound = [span for span in story.below(root) if span.name == "create pods/binding"]
-    assert [span.attributes[Attribute.HTTP_STATUS] for span in bound] == [201]
+    is_left = traced_worker.logged(LEFT_TO_SCHEDULER, node=story.node)
+    assert [span.attributes[Attribute.HTTP_STATUS] for span in bound] == ([] if is_left else [201])
 
 
 async def test_the_trace_of_a_node_links_to_the_plan_that_bought_it(story: Story) -> None:
@@ -175,12 +187,16 @@ async def test_the_trace_of_a_node_links_to_the_plan_that_bought_it(story: Story
     plans = [span for span in story.spans if span.name == Operation.PROVISION and span.trace == write.trace]
     (batch,) = plans
     assert root.start == batch.start  # both began when the pod was created
-    (plan,) = children_of(story.spans, batch)
-    assert plan.name == "plan batch"
+    attempts = children_of(story.spans, batch)  # more than one if the worker's cache was behind
+    assert {span.name for span in attempts} == {"plan batch"}
+    numbers = [span.attributes[Attribute.ATTEMPT] for span in attempts]
+    assert numbers == list(range(1, len(attempts) + 1))
+    (plan,) = [span for span in attempts if span.id == write.parent]
     assert plan.attributes[Attribute.PODS] == 1
     assert plan.attributes[Attribute.NODECLAIMS] == 1
     phases = [span.name for span in children_of(story.spans, plan) if span.kind != CLIENT]
-    assert phases == [Phase.TYPES, Phase.PROBLEM, Phase.SOLVE, Phase.EXPLAIN, Phase.WRITE]
+    # Before a launch, the worker lists the pods again if their watch was quiet for seconds, and decides once more.
+    assert phases in ([*DECISION, Phase.WRITE], [*DECISION, *DECISION, Phase.WRITE])
     assert "create nodeclaims" in {span.name for span in children_of(story.spans, write)}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,17 +25,17 @@ DEFINITION = Path(__file__).with_name("verticalpodautoscalers.yaml")
 @contextmanager
 def gated(sandbox: Sandbox, worker: Worker) -> Iterator[None]:
     """A worker with the gate and its right, in place of the other one, in a cluster with VPA's definition."""
-    assert worker.stop() == 0
-    sandbox.kubectl("apply", "-f", str(RIGHTS), "-f", str(DEFINITION))
-    sandbox.kubectl("wait", "--for=condition=Established", "crd/verticalpodautoscalers.autoscaling.k8s.io")
     other = WorkerProcess(sandbox, "vpa-predictions", FEATURE_GATES="VPAPredictions=true")
-    other.start()
-    try:
+    with ExitStack() as stack:  # whatever fails, the usual worker is started again: all later tests need it
+        stopped = [worker.stop()]
+        stack.callback(worker.start)
+        sandbox.kubectl("apply", "-f", str(RIGHTS), "-f", str(DEFINITION))
+        stack.callback(sandbox.kubectl, "delete", "-f", str(RIGHTS), "-f", str(DEFINITION))
+        sandbox.kubectl("wait", "--for=condition=Established", "crd/verticalpodautoscalers.autoscaling.k8s.io")
+        stack.callback(lambda: stopped.append(other.stop()))
+        other.start()
         yield
-    finally:
-        assert other.stop() == 0
-        sandbox.kubectl("delete", "-f", str(RIGHTS), "-f", str(DEFINITION))
-        worker.start()
+    assert stopped == [0, 0], f"see {worker.log} and {other.log}"
 
 
 async def test_n15_305_a_node_holds_what_its_pod_becomes(

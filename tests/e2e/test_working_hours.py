@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -78,10 +79,12 @@ async def test_the_bill_of_working_hours_over_a_change_of_the_clock_is_that_of_t
     change = datetime.now(UTC).replace(second=0, microsecond=0) + BEFORE + NIGHT + HOURS_BEFORE
     night, opening, closing = change - HOURS_BEFORE - NIGHT, change - HOURS_BEFORE, change + HOURS_AFTER
     path, _ = write_zone(tmp_path / "zones", change, forward)
-    assert worker.stop() == 0
     other = WorkerProcess(sandbox, "working-hours", PYTHONTZPATH=path)
-    other.start()
-    try:
+    with ExitStack() as stack:  # whatever fails, the usual worker is started again: all later tests need it
+        stopped = [worker.stop()]
+        stack.callback(worker.start)
+        stack.callback(lambda: stopped.append(other.stop()))
+        other.start()
         pool: Pool = await make_pool(consolidate_after="1s", requirements=SMALL, capacity_types=["on-demand"])
         night_at, opening_at = CHANGES_AT - HOURS_BEFORE - NIGHT, CHANGES_AT - HOURS_BEFORE
         day_at, closing_at = night_at - HOUR, CHANGES_AT + forward + HOURS_AFTER
@@ -94,11 +97,11 @@ async def test_the_bill_of_working_hours_over_a_change_of_the_clock_is_that_of_t
         ]
         spec = {"timeZone": NAME, "nodePools": [pool.name], "entries": entries}
         await kube.create(NODESCHEDULES, {"metadata": {"name": pool.name}, "spec": spec})
-        await _hours(sandbox, kube, pool, tenon, path, night, opening, closing)
-    finally:
-        await kube.delete(NODESCHEDULES, pool.name)
-        assert other.stop() == 0
-        worker.start()
+        try:
+            await _hours(sandbox, kube, pool, tenon, path, night, opening, closing)
+        finally:
+            await kube.delete(NODESCHEDULES, pool.name)
+    assert stopped == [0, 0], f"see {worker.log} and {other.log}"
 
 
 async def _hours(

@@ -166,6 +166,28 @@ def test_no_plan_waits_for_a_count_while_the_last_one_is_known(
         assert unknown.result(30)[other.id].remaining == 1
 
 
+def test_a_place_that_is_freed_while_places_are_counted_is_counted_next(
+    clients: Ec2, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two nodes that leave together are gone a moment after each other."""
+    created = reserve(server, count=1)
+    counting = CapacityReservations(clients)
+    count = counting.count
+
+    def count_while_a_node_goes(ids: Collection[str]) -> dict[str, Places]:
+        counted = count(ids)
+        if created.total == 1:
+            created.total = 2
+            counting.forget()
+        return counted
+
+    monkeypatch.setattr(counting, "count", count_while_a_node_goes)
+    assert counting.places([created.id])[created.id].remaining == 1
+    assert counting.places([created.id])[created.id].remaining == 2
+    created.total = 3
+    assert counting.places([created.id])[created.id].remaining == 2, "nothing was freed since"
+
+
 def test_counts_stay_while_ec2_refuses(provider: Ec2Provider, server: Server) -> None:
     from sandbox.ec2.faults import Fault
 

@@ -135,7 +135,7 @@ EVERYTHING = Commitment("sp", 200_000, {"m5.large": 57_600, "m5.xlarge": 115_200
 
 def runs(name: str, kind: str = "m5.large", cluster: str = "", **more: Any) -> RunningInstance:
     return RunningInstance(
-        name, kind, more.pop("zone", ZONE_A), is_on_demand=more.pop("is_on_demand", True), cluster=cluster
+        name, kind, more.pop("zone", ZONE_A), is_on_demand=more.pop("is_on_demand", True), cluster=cluster, **more
     )
 
 
@@ -206,6 +206,19 @@ def test_instances_of_others_use_commitments_first() -> None:
     account = allowed_commitments([FAMILY], running, {"i-n"}, "a", VCPUS)
     assert account.allowed[0].remaining == 800
     assert left(account, claim("n", "m5.large")) == [400]
+
+
+def test_an_instance_that_was_launched_while_the_account_was_read_is_the_clusters_own() -> None:
+    """No NodeClaim has its ID yet. Its tags say that it will."""
+    running = [runs("i-n", "m5.xlarge", "a", has_node_class=True)]
+    account = allowed_commitments([Commitment("ri", 800, FAMILY.units)], running, set(), "a", VCPUS)
+    assert coverage_of(account, [claim("n", "m5.xlarge")]).covered == {"n": "ri"}
+
+
+def test_instances_of_the_cluster_that_are_not_of_nodeclaims_use_commitments_first() -> None:
+    """Those of managed node groups are tagged with the cluster too, and plans do not count them."""
+    account = allowed_commitments([FAMILY], [runs("i-group", "m5.xlarge", "a")], set(), "a", VCPUS)
+    assert left(account) == [800]
 
 
 def test_clusters_share_what_is_left_in_proportion_to_what_they_run() -> None:

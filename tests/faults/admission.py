@@ -20,7 +20,7 @@ BINDINGS = Resource(_GROUP, "v1", "validatingadmissionpolicybindings", False, "V
 
 @asynccontextmanager
 async def no_nodeclaim_with(kube: Kube, label: str, value: str, message: str) -> AsyncIterator[None]:
-    """No NodeClaim with this label can be created: the API server answers with the message."""
+    """No NodeClaim with this label can be created: the API server answers with the message. Afterwards it can again."""
     name = f"test-{uuid.uuid4().hex[:6]}"
     policy: dict[str, Any] = {
         "failurePolicy": "Fail",
@@ -42,27 +42,35 @@ async def no_nodeclaim_with(kube: Kube, label: str, value: str, message: str) ->
             }
         ],
     }
+
+    async def refusal() -> str:
+        """Why such a NodeClaim is not created; empty if it would be."""
+        trial = {
+            "apiVersion": NODECLAIMS.api_version,
+            "kind": NODECLAIMS.kind,
+            **NODECLAIM,
+            "metadata": {"name": f"{name}-trial", "labels": {label: value}},
+        }
+        try:
+            await kube.request("POST", NODECLAIMS.path(), query={"dryRun": "All"}, body=trial)
+        except ApiError as refused:
+            return refused.message
+        return ""
+
+    async def in_force() -> bool:
+        return message in await refusal()
+
+    async def lifted() -> bool:
+        return not await refusal()
+
     await kube.create(POLICIES, {"metadata": {"name": name}, "spec": policy})
     try:
         await kube.create(
             BINDINGS, {"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}}
         )
-
-        async def in_force() -> bool:
-            trial = {
-                "apiVersion": NODECLAIMS.api_version,
-                "kind": NODECLAIMS.kind,
-                **NODECLAIM,
-                "metadata": {"name": f"{name}-trial", "labels": {label: value}},
-            }
-            try:
-                await kube.request("POST", NODECLAIMS.path(), query={"dryRun": "All"}, body=trial)
-            except ApiError as refused:
-                return message in refused.message
-            return False
-
         await until(in_force)
         yield
     finally:
         await kube.delete(BINDINGS, name)
         await kube.delete(POLICIES, name)
+    await until(lifted)  # the API server hears of it a moment later

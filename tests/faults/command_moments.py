@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, NODES
@@ -120,7 +121,10 @@ class Stage:
         result: list[str] = []
 
         async def given() -> bool:
-            commands = await disruption.query(DisruptionWorkflow.open_commands)
+            try:
+                commands = await disruption.query(DisruptionWorkflow.open_commands)
+            except RPCError:  # no worker answered in time
+                return False
             result[:] = [entry.command for entry in commands.values() if entry.pool == self.pools[key].name]
             return bool(result)
 

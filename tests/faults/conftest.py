@@ -2,7 +2,7 @@
 
 - ``api``: an `ApiProxy` between the worker and the API server; tests themselves talk to the API server directly.
 - ``worker``: both processes behind that proxy, to be killed and started again.
-- ``ec2``: EC2's side door; faults, holds, capacity and boot rules are cleared after each test.
+- ``ec2``: EC2's side door; faults, holds, capacity, quotas and boot rules are cleared after each test.
 - ``kube``, ``client``, ``new_pool``, ``make_pool``, ``tenon``, ``temporal_cli``: as in the end-to-end tests.
 - ``observe``: ``async with observe(pool, ...) as seen:`` judges what happened to pools (see `observer`).
 - ``reader``: a second replica, which reads the interruption queue.
@@ -104,6 +104,7 @@ def _clear(ec2: Ec2Admin) -> None:
     ec2.release()
     ec2.clear_boot()
     ec2.clear_capacity()
+    ec2.clear_quotas()
     ec2.clear_throttle()
 
 

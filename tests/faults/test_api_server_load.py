@@ -102,11 +102,13 @@ async def test_the_pods_of_a_node_are_read_by_the_index_and_never_from_storage(c
             (pod,) = await pods_on(kube, name, latest=latest)
             assert pod.pod.name == name
         grown = await counts.take()
+        # On a busy machine, a read of the latest may wait three seconds for the cache. Then etcd answers it.
+        late = total(grown, "apiserver_watch_cache_consistent_read_total", pods, 'fallback="true"')
         from_storage = total(grown, "apiserver_storage_list_fetched_objects_total", pods, etcd)
-        assert from_storage <= own_check, f"{latest=}"
-        assert total(grown, "apiserver_storage_list_total", pods, etcd) <= 1, "not even asked for its version"
+        assert from_storage <= (1 + late) * own_check, f"{latest=}"
+        assert total(grown, "apiserver_storage_list_total", pods, etcd) <= 1 + late, "not even asked for its version"
         by_index = total(grown, "apiserver_storage_list_total", pods, 'index="f:spec.nodeName"', 'storage="watchcache"')
-        assert by_index >= COUNT, f"{latest=}"
+        assert by_index >= COUNT - late, f"{latest=}"
 
 
 async def test_fifty_nodes_that_leave_share_their_lists(crowd: None, kube: Kube, lists: Counter[str]) -> None:

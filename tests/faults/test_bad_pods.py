@@ -19,6 +19,7 @@ from tests.e2e.conftest import MakePool, Run
 from tests.e2e.pools import KEY, NAMESPACE
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.admission import no_nodeclaim_with
+from tests.faults.other_worker import in_place_of
 
 FAULT = "tests.tenon.sh/engine-fault"
 CLOSED = "no such nodes before the audit"
@@ -27,14 +28,11 @@ CLOSED = "no such nodes before the audit"
 @pytest.fixture
 def faulty(worker: WorkerProcess, sandbox: Sandbox, tmp_path: Path) -> Iterator[WorkerProcess]:
     """A worker whose engine has a fault, in place of the usual one; with a folder for temporary files of its own."""
-    assert worker.stop() == 0
     folder = Path(__file__).parent / "engine_fault"
     path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     running = WorkerProcess(sandbox, "faulty-worker", PYTHONPATH=path, TMPDIR=str(tmp_path))
-    running.start()
-    yield running
-    assert running.stop() == 0
-    worker.start()
+    with in_place_of(worker, running):
+        yield running
 
 
 async def test_two_bad_pods_among_fifty(faulty: WorkerProcess, make_pool: MakePool, kube: Kube, tenon: Run) -> None:

@@ -5,8 +5,6 @@ EC2 refuses the cheap types of two NodePools. What it still sells costs many tim
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -22,6 +20,7 @@ from tenon.apis.nodepool import CAPACITY_AVAILABLE
 from tests.e2e.conftest import MakePool, Run
 from tests.e2e.moments import recorded
 from tests.e2e.pools import KEY, Object, Pool, condition
+from tests.faults.blocked import blocked_rows
 from tests.faults.conftest import Observe
 from tests.workflows.waiting import until
 
@@ -110,8 +109,8 @@ async def test_wsh01_what_a_shortage_says_and_which_nodes_it_leaves(
 
         async def listed() -> bool:
             """The provisioner knows the answer of a plan a moment after the pods' events."""
-            rows = json.loads((await asyncio.to_thread(tenon, "node", "list", "--blocked", "-o", "json")).stdout)
-            return any("waits for a cheaper node" in row["why"] for row in rows if row["nodePool"] == waits.name)
+            rows = [row for row in await blocked_rows(tenon) or () if row["nodePool"] == waits.name]
+            return any("waits for a cheaper node" in str(row.get("why")) for row in rows)
 
         await until(listed)
 

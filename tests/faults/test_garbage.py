@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from sandbox.faults import catalogue
 from tenon.apis import labels
+from tenon.garbage_collection.decide import GRACES
 from tenon.garbage_collection.findings import FindingKind
 from tenon.messages.base import ClaimRef
 from tenon.node.state import NodeClaimInput, NodeClaimResult
@@ -134,15 +136,19 @@ async def test_a_hundred_mixed_orphans_end_clean(
             assert await told(kube, "GarbageCollectionHeldBack", {"instances have no NodeClaim"}) == set()
             many = sum(row.held_back for row in waiting.figures.values())
             # Last, because their grace of 30 seconds must last until this sweep has looked at them.
+            began = int(time.time())  # EC2 has launch times in whole seconds
             fresh = await asyncio.to_thread(
                 catalogue.apply, sandbox, "orphans", count=FRESH, seed=5, age=0.0, kinds="instance,launch-template"
             )
-            report = await confirmed_sweep(client, cluster, many)
+            # If their grace ends before, they wait for a person too.
+            report = await confirmed_sweep(client, cluster, many + FRESH)
         assert not report.unread
         assert not report.faults
         instances = set(await asyncio.to_thread(running, ec2))
         assert not instances & (own | joined)
-        assert ids(fresh, "instance") <= instances, "what is in its grace was ended"
+        # A sweep judges all before it ends the first. On a slow machine, their grace may be over by then.
+        if first_end(ec2, own | joined) - began < GRACES.instance.total_seconds():
+            assert ids(fresh, "instance") <= instances, "what is in its grace was ended"
         names = await asyncio.to_thread(templates, sandbox)
         assert not names & own_templates
         assert ids(fresh, "launch-template") <= names
@@ -186,6 +192,12 @@ async def test_a_hundred_mixed_orphans_end_clean(
         # A sweep that comes before the workflow has acted on the one before tells it again.
         assert ended(worker, FindingKind.CLAIM_WITHOUT_INSTANCE) - before[FindingKind.CLAIM_WITHOUT_INSTANCE] >= LOST
         await pool.scale(0)
+
+
+def first_end(ec2: Ec2Admin, instances: set[str]) -> float:
+    """When the first of these instances was ended, in seconds since 1970."""
+    calls = ec2.calls("TerminateInstances")
+    return float(min(call["time"] for call in calls if not instances.isdisjoint(call["parameters"].values())))
 
 
 def join_one(ec2: Ec2Admin, cluster: str, number: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
@@ -15,6 +14,7 @@ from sandbox.faults.apiproxy import ApiProxy
 from tests.e2e.conftest import NewPool
 from tests.e2e.pools import condition
 from tests.e2e.worker_process import WorkerProcess
+from tests.faults.other_worker import in_place_of
 from tests.workflows.waiting import until
 
 IAM_CALLS = (
@@ -37,16 +37,14 @@ async def isolated(
     iam = sandbox.aws("iam")
     iam.create_instance_profile(InstanceProfileName=PROFILE)
     iam.add_role_to_instance_profile(InstanceProfileName=PROFILE, RoleName=ROLE)
-    assert await asyncio.to_thread(worker.stop) == 0
     own = WorkerProcess(sandbox, "isolated-worker", KUBECONFIG=str(api.kubeconfig), ISOLATED_VPC="true")
-    await asyncio.to_thread(own.start)
-    yield own
-    stopped = await asyncio.to_thread(own.stop)
-    await asyncio.to_thread(worker.start)
-    ec2.clear_faults()
-    iam.remove_role_from_instance_profile(InstanceProfileName=PROFILE, RoleName=ROLE)
-    iam.delete_instance_profile(InstanceProfileName=PROFILE)
-    assert stopped == 0, f"see {own.log}"
+    try:
+        with in_place_of(worker, own):
+            yield own
+    finally:
+        ec2.clear_faults()
+        iam.remove_role_from_instance_profile(InstanceProfileName=PROFILE, RoleName=ROLE)
+        iam.delete_instance_profile(InstanceProfileName=PROFILE)
 
 
 async def test_set22_nodes_are_bought_without_iam(

@@ -29,6 +29,7 @@ from sandbox.cluster import Sandbox
 from tests.e2e.conftest import NewPool
 from tests.e2e.pools import NAMESPACE, SMALL, Object, Pool
 from tests.e2e.worker_process import WorkerProcess
+from tests.faults.other_worker import in_place_of
 from tests.otlp_receiver import OtlpReceiver
 from tests.workflows.waiting import until
 
@@ -114,7 +115,6 @@ def collector() -> Iterator[OtlpReceiver]:
 @pytest.fixture(scope="module")
 def talkative(worker: WorkerProcess, sandbox: Sandbox, collector: OtlpReceiver) -> Iterator[WorkerProcess]:
     """A worker with secrets in its environment, in place of the usual one."""
-    assert worker.stop() == 0
     proxy = "http://somebody:{}@127.0.0.1:9".format(SECRETS["a proxy's password"])
     own = WorkerProcess(
         sandbox,
@@ -131,13 +131,8 @@ def talkative(worker: WorkerProcess, sandbox: Sandbox, collector: OtlpReceiver) 
         NO_PROXY="127.0.0.1,localhost",
         OTEL_EXPORTER_OTLP_ENDPOINT=collector.endpoint,
     )
-    own.start()
-    try:
+    with in_place_of(worker, own):
         yield own
-    finally:
-        stopped = own.stop()
-        worker.start()
-    assert stopped == 0, f"see {own.log}"
 
 
 @dataclass

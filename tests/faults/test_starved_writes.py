@@ -21,21 +21,28 @@ async def test_the_lease_is_renewed_while_requests_of_all_kinds_wait(
     sandbox: Sandbox, kube: Kube, worker: WorkerProcess
 ) -> None:
     """3,000 writes at 200 a second hold the next request up for 15 seconds, longer than a Lease may go unrenewed."""
-    assert await asyncio.to_thread(worker.stop) == 0
+    stopped = await asyncio.to_thread(worker.stop)
     starved = WorkerProcess(sandbox, "starved-worker", replica=1, **FEW)
     before = await holder(kube)
     try:
+        assert stopped == 0, f"see {worker.log}"
         await asyncio.to_thread(starved.start)
         await led_by_another(kube, before)
-        occupancy = await lease(kube)
-        names: set[str] = set()
+        holders: set[str] = set()
+        renewals: dict[str, set[str]] = {}  # their times, by when the Lease was acquired
 
         async def renewed() -> bool:
             result = await lease(kube)
-            assert result["holderIdentity"] == occupancy["holderIdentity"], "another process leads"
-            assert result["acquireTime"] == occupancy["acquireTime"], "the Lease was lost, and taken again"
-            names.add(result["renewTime"])
-            return len(names) > RENEWALS
+            if not result.get("holderIdentity"):
+                return False
+            holders.add(result["holderIdentity"])
+            assert len(holders) == 1, "another process leads"
+            times = renewals.setdefault(result["acquireTime"], set())
+            # A process that gets no core for ten seconds loses it without a fault. If renewals waited with the other
+            # requests, each would be late.
+            assert len(renewals) <= 2, "the Lease was lost twice"
+            times.add(result["renewTime"])
+            return len(times) > RENEWALS
 
         await until(renewed)
         assert starved.running

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +23,7 @@ from tests.e2e.lives import life_of
 from tests.e2e.pools import NAMESPACE, SMALL, Object, Pool, condition, leaving
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.ageing import launched_long_ago
+from tests.faults.blocked import blocked_rows
 from tests.faults.conftest import Observe
 from tests.faults.sweeping import sweep
 from tests.workflows.waiting import until
@@ -84,8 +84,7 @@ async def test_a_drain_that_a_budget_blocks(
             assert f"kubectl edit poddisruptionbudget -n {NAMESPACE} {pool.name}-web" in text
 
         async def listed() -> bool:
-            table = json.loads((await asyncio.to_thread(tenon, "node", "list", "--blocked", "-o", "json")).stdout)
-            by_name = {row["nodeClaim"]: row for row in table}
+            by_name = {row["nodeClaim"]: row for row in await blocked_rows(tenon) or ()}
             return all(nodes[i][2] in str(by_name.get(nodes[i][0], {}).get("why")) for i in (0, 2))
 
         await until(listed)
@@ -117,8 +116,8 @@ async def test_trm05_a_blocked_drain_names_the_replacement_that_stands_idle(
         row: dict[str, Any] = {}
 
         async def told() -> bool:
-            listed = await asyncio.to_thread(tenon, "node", "list", "--blocked", "-o", "json")
-            row.update(next((load for load in json.loads(listed.stdout) if load["nodeClaim"] == claim), {}))
+            rows = await blocked_rows(tenon) or ()
+            row.update(next((load for load in rows if load["nodeClaim"] == claim), {}))
             return "stands empty at $" in str(row.get("why"))
 
         await until(told, within=200)
@@ -165,12 +164,13 @@ async def test_lif03_an_instance_that_never_joins_is_reported_with_its_console(
         assert 'err="Unauthorized"' in registered["message"]
         await pool.seen(claim, NOT_JOINED, "access entry")
 
-        async def rows() -> list[Any]:
-            listed = await asyncio.to_thread(tenon, "node", "list", "--blocked", "-o", "json")
-            return [row for row in json.loads(listed.stdout) if row["nodeClaim"] == claim]
+        async def reasons() -> list[Any] | None:
+            """None while the list is not known."""
+            rows = await blocked_rows(tenon)
+            return None if rows is None else [row.get("why") for row in rows if row["nodeClaim"] == claim]
 
         async def listed() -> bool:
-            return [row["why"] for row in await rows()] == [registered["message"]]
+            return await reasons() == [registered["message"]]
 
         await until(listed)
         await shown(tenon, claim, "access entry of type EC2_LINUX", "aws ec2 get-console-output --latest")
@@ -179,7 +179,7 @@ async def test_lif03_an_instance_that_never_joins_is_reported_with_its_console(
         await pool.running(1)
 
         async def unblocked() -> bool:
-            return await rows() == []
+            return await reasons() == []
 
         await until(unblocked)
         await pool.scale(0)

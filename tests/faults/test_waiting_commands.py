@@ -36,9 +36,10 @@ async def test_dis63_a_pod_gets_its_node_while_more_commands_wait_than_there_are
 ) -> None:
     path = os.pathsep.join([str(Path(__file__).parent / "few_slots"), str(Path(__file__).parents[2])])
     few = WorkerProcess(sandbox, "few-slots", KUBECONFIG=str(api.kubeconfig), PYTHONPATH=path)
-    assert await asyncio.to_thread(worker.stop) == 0
-    await asyncio.to_thread(few.start)
+    stopped = await asyncio.to_thread(worker.stop)
     try:
+        assert stopped == 0, f"see {worker.log}"
+        await asyncio.to_thread(few.start)
         old = await make_pool(requirements=SMALL, consolidate_after="Never", capacity_types=["on-demand"])
         other = await make_pool(requirements=OTHER)
         await old.deploy(NODES)
@@ -74,5 +75,6 @@ async def test_dis63_a_pod_gets_its_node_while_more_commands_wait_than_there_are
         await until(listed)
     finally:
         ec2.clear_boot()
-        await asyncio.to_thread(few.stop)
+        if few.running:
+            await asyncio.to_thread(few.stop)
         await asyncio.to_thread(worker.start)

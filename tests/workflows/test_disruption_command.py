@@ -105,7 +105,9 @@ async def test_dis_46_a_command_that_does_not_hold_any_more_touches_nothing(
         (postponed,) = await postponements_of(handle)
     assert result.failure == "a pod came or went"
     assert steps.calls == ["validate command"]
-    soon = Postponement(claims=["default-1", "default-2"], seconds=30, undone="a pod came or went")
+    soon = Postponement(
+        claims=["default-1", "default-2"], seconds=30, command=command().id, undone="a pod came or went"
+    )
     assert postponed == soon, "its nodes are tried again soon"
 
 

@@ -155,6 +155,29 @@ async def test_refusals_in_a_row_are_counted_over_continue_as_new_and_a_success_
         assert group.refusals == 3
 
 
+async def test_a_refusal_that_arrives_while_a_plan_runs_stands(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """The plan says that capacity is back because of an instance that EC2 launched before."""
+    planning, refused_at = Planning(), datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=2)
+
+    def refusals(at: datetime) -> LaunchReport:
+        return LaunchReport(unavailable=grouped({SPOT.key: Backoff(at + FIRST_PAUSE, at, 1)}))
+
+    planning.reopened = [SPOT]
+    planning.solves.clear()
+    async with provisioner(temporal, cluster, planning) as handle:
+        await handle.signal(ProvisionerWorkflow.launches_reported, refusals(refused_at))
+        planning.pods.set()
+        await until(lambda: planned(planning, 1))
+        again = refused_at + timedelta(minutes=2)
+        await handle.signal(ProvisionerWorkflow.launches_reported, refusals(again))
+        planning.solves.set()
+        await until(lambda: asked(planning, 2))
+        planning.pods.set()
+        await until(lambda: planned(planning, 2))
+    (group,) = planning.planned[1].unavailable
+    assert (group.refused_at, group.refusals) == (again, 2)
+
+
 async def test_sch018_the_next_leader_hears_which_pods_did_not_get_their_nodes(
     temporal: WorkflowEnvironment, cluster: str
 ) -> None:

@@ -24,7 +24,11 @@ from workflows import names
 from workflows.provisioner import ProvisionerWorkflow
 
 GATHER = 0.1
-"""Seconds in which notices gather before they are reported. A batch of pods stays open longer than that."""
+"""Seconds in which notices gather before they are reported.
+
+A batch that the pods of the interrupted node open stays open longer than that. Another batch may close before: see
+`tenon.provisioning.interrupted_offerings`.
+"""
 RETRY = 2.0
 """Seconds until a message that Temporal did not accept is sent again."""
 log = loggers.PROVISIONER

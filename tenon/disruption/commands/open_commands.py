@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,21 @@ def claims_of_finished_commands(
         for claim, entry in open_commands.items()
         if (_is_over(entry, present[claim], now) if claim in present else not _awaits(entry))
     )
+
+
+def without_postponed_since(
+    claims: Iterable[str], polled_commands: Mapping[str, OpenCommand], open_commands: Mapping[str, OpenCommand]
+) -> list[str]:
+    """Return these NodeClaims without those whose command has failed since the planner said that it is over.
+
+    A command that fails gives up its nodes before it reports that they are to be left alone, so the planner may see a
+    command that is over. ``polled_commands``: the open commands of which it said so.
+    """
+    return [
+        claim
+        for claim in claims
+        if (entry := open_commands.get(claim)) is None or not entry.postponed or entry == polled_commands.get(claim)
+    ]
 
 
 def only_waits(

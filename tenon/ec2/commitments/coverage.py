@@ -36,6 +36,8 @@ class RunningInstance:
     """It is of Linux, in shared tenancy, and neither spot nor in a capacity block, so that commitments may cover it."""
     cluster: str = ""
     """The cluster that it is tagged with; empty for none."""
+    has_node_class: bool = False
+    """It is tagged with an EC2NodeClass: it was launched for a NodeClaim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +93,22 @@ def allowed_commitments(
     Args:
         commitments: what was bought.
         running: the instances of the account and region.
-        own_ids: the IDs of the instances of this cluster's NodeClaims.
+        own_ids: the IDs of the instances of this cluster's NodeClaims, as far as they were known before the read.
         cluster: the name of this cluster; empty if it is that of these instances.
         vcpus: by instance type. What a cluster runs is counted in vCPUs.
     """
     uses: list[Use] = []
     sizes: dict[str, int] = {}
     own_size = 0
+    of_claims = set(own_ids)
     for instance in running:
         if instance.is_on_demand:
             uses.append(Use(instance.id, (instance.instance_type,), instance.zone))
         size = vcpus.get(instance.instance_type, 0)
         if instance.id in own_ids or (cluster and instance.cluster == cluster):
             own_size += size
+            if instance.has_node_class:
+                of_claims.add(instance.id)
         elif instance.cluster:
             sizes[instance.cluster] = sizes.get(instance.cluster, 0) + size
     other_size = sum(sizes.values())
@@ -111,7 +116,7 @@ def allowed_commitments(
     assignment = _assigned(commitments, uses)
     allowed = []
     for commitment in commitments:
-        own = sum(assignment.amounts.get((key, commitment.name), 0) for key in own_ids)
+        own = sum(assignment.amounts.get((key, commitment.name), 0) for key in of_claims)
         free = assignment.rest_of(commitment).remaining
         allowed.append(replace(commitment, remaining=own + int(free * share)))
     return AccountCommitments(tuple(allowed))

@@ -84,6 +84,8 @@ _ENDS_NODE = frozenset(
 
 ENDING_STATES = ("stopping", "stopped", "shutting-down", "terminated")
 SPOT_ONLY = (NoticeKind.SPOT_INTERRUPTED, NoticeKind.REBALANCE_RECOMMENDATION)
+TAKES_CAPACITY = (*SPOT_ONLY, NoticeKind.CAPACITY_RESERVATION_INTERRUPTED)
+"""Notices after which an offering is unavailable: EC2, or the owner of a reservation, needs the capacity."""
 SHOWN_WITHIN = timedelta(minutes=1)
 """How long after a notice EC2 may not show yet what the notice says."""
 

@@ -81,6 +81,7 @@ class Setting:
         self.commitments = CommitmentStore()
         self.spot_scores = SpotScoreStore()
         self.slowed = SlowedPools()
+        self.types = FakeTypes()
         self.freezes: list[DisruptionFreeze] = []
         self.freed: list[threading.Thread] = []
         """The threads in which memory was freed."""
@@ -88,7 +89,7 @@ class Setting:
             Batcher(self.view, lambda: START, refusals=self.refusals, window=KARPENTERS_WINDOW),
             MoveEvents(self.recorder, self.view.node_uid),
         )
-        supply = SupplyReader(self.view, FakeTypes(), self.refusals)
+        supply = SupplyReader(self.view, self.types, self.refusals)
         self.situations = SituationSource(
             self.view,
             supply,

@@ -264,4 +264,4 @@ async def test_an_evaluation_that_waits_for_the_cpu_for_long_is_given_up(monkeyp
     async def serve(_: web.Request) -> web.Response:
         return web.Response(text=calendar_text(RELEASE))
 
-    assert await answered(serve) == f"The calendar of 127.0.0.1 {TOO_MUCH}"
+    assert await answered(serve) == "The calendar of 127.0.0.1 cannot be evaluated within 0 s"

@@ -13,8 +13,11 @@ from activities.disruption import move_validation
 from activities.disruption.disrupting import Disruptor
 from tenon.apis import labels
 from tenon.apis.hashing import nodepool_hash
+from tenon.apis.nodepool import NodePool
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands.command_messages import to_message
+from tenon.disruption.commands.open_commands import opened
+from tenon.disruption.commands.pod_mark import pod_mark
 from tenon.disruption.decision import Candidate
 from tenon.disruption.situation import Situation
 from tenon.disruption.validation import Validation
@@ -24,17 +27,24 @@ from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements
 from tenon.messages.disruption import (
     AwaitDisruptionInput,
+    DisruptionCandidate,
     DisruptionCommand,
     OpenCommand,
     Replacement,
+    StepResult,
 )
 from tenon.messages.provisioning import LaunchReport, UnavailableTypes
+from tenon.provisioning.claims import static_claim_body
 from tenon.record.commands import command_entry
 from tenon.record.origin import Origin
-from tenon.scheduling.model import PlannedClaim
+from tenon.resources import parse_resources
+from tenon.rollout.revisions import class_key
+from tenon.rollout.versions import PoolPhase, PoolRollout
+from tenon.scheduling.model import Node, PlannedClaim
 from tests.activities.disruption.counting import PREFIX, counted
+from tests.activities.disruption.disruption_setting import managed
 from tests.activities.disruption.move_setting import Setting, command, scripted
-from tests.activities.provisioning.fake_view import START, node_pool
+from tests.activities.provisioning.fake_view import START, node_class, node_pool
 from tests.tenon.scheduling.builders import CATALOG, pod
 
 
@@ -125,6 +135,148 @@ async def test_an_approved_replacement_of_a_wave_has_the_version_of_the_wave(mon
     assert (await at.validator.validate(evolve(of_wave, reason="Underutilized"), {})).failure == changed
     at.view.waves = []
     assert (await at.validator.validate(of_wave, {})).failure == changed, "the wave was taken back meanwhile"
+
+
+CHANGED = "NodePool default has changed since the command was decided"
+
+
+def with_label(value: str) -> NodePool:
+    """The NodePool whose template has another label, and so another hash."""
+    return node_pool(
+        edits={"disruption/budgets": [{"nodes": "100%"}], "template/metadata/labels": {"own/version": value}}
+    )
+
+
+def planned_from(pool: NodePool) -> Replacement:
+    """A replacement of one instance type, as a search planned it from this NodePool."""
+    planned = PlannedClaim(
+        pool.metadata.name,
+        (),
+        (CATALOG[-1].name,),
+        Requirements(),
+        {},
+        0.1,
+        OfferingKey("on-demand", CATALOG[-1].name, "us-west-2a"),
+    )
+    return Replacement(name="r", pool=pool.metadata.name, body=static_claim_body(planned, pool, "r"))
+
+
+def replacing(*replacements: Replacement, reason: Reason = Reason.DRIFTED) -> DisruptionCommand:
+    kind = "" if reason is Reason.DRIFTED else "multi"
+    return to_message(command("a", reason=reason, kind=kind), replacements=list(replacements))
+
+
+def with_a_drifted_node() -> Setting:
+    """The pod of the only node needs a new node."""
+    at = Setting("a")
+    room = parse_resources({"cpu": "4", "memory": "8Gi", "pods": 10})
+    at.view.existing = [Node("a", {labels.NODEPOOL: "default"}, (), room, {})]
+    moved = pod("web")
+    at.view.details["a"] = replace(at.view.details["a"], pods=(moved,), drifted="NodePoolDrifted")
+    return at
+
+
+async def test_dis03_a_drift_command_buys_nodes_of_the_template_of_now() -> None:
+    """A user changed the template while the search ran: a node of the earlier one would drift at once."""
+    at = with_a_drifted_node()
+    at.view.pools = [with_label("1")]
+    decided = evolve(replacing(planned_from(with_label("1"))), candidates=candidates_with_pods("uid-web"))
+    assert await at.validator.validate(decided, {}) == StepResult()
+    at.view.pools = [with_label("2")]
+    result = await at.validator.validate(decided, {})
+    assert result.failure == ""
+    assert result.instead is not None
+    (replacement,) = result.instead.replacements
+    assert replacement.body["metadata"]["annotations"][labels.NODEPOOL_HASH] == nodepool_hash(with_label("2"))
+    assert result.instead.id == decided.id
+
+
+async def test_dis03_a_drift_command_of_a_rollout_buys_nodes_of_the_version_that_its_wave_gets_now() -> None:
+    """The user withdrew version 2 while the search ran, and the next wave begins with the same node."""
+    at = with_a_drifted_node()
+    passed = with_label("1")
+    of_version = {
+        digest: evolve(passed, metadata=evolve(passed.metadata, annotations={labels.REVISION: digest}))
+        for digest in ("v1", "v2", "v3")
+    }
+    at.view.classes |= {class_key(pool): node_class() for pool in of_version.values()}
+    at.view.pools = [of_version["v1"]]
+    decided = evolve(replacing(planned_from(of_version["v2"])), candidates=candidates_with_pods("uid-web"))
+
+    async def validated_in_wave_of(version: str) -> StepResult:
+        wave = PoolRollout("nodes", "default", "v1", version, PoolPhase.PROGRESSING, frozenset({"a"}))
+        at.view.pool_rollouts, at.view.waves = {"default": wave}, [of_version[version]]
+        return await at.validator.validate(decided, {})
+
+    assert await validated_in_wave_of("v2") == StepResult()
+    result = await validated_in_wave_of("v3")
+    assert result.instead is not None
+    (replacement,) = result.instead.replacements
+    assert replacement.body["metadata"]["annotations"][labels.REVISION] == "v3"
+
+
+async def test_dis46_a_consolidation_whose_nodepool_has_changed_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = Setting("a")
+    monkeypatch.setattr(move_validation, "validated", lambda *arguments: Validation(arguments[-1]))
+    decided = replacing(planned_from(at.view.pools[0]), reason=Reason.UNDERUTILIZED)
+    assert (await at.validator.validate(decided, {})).failure == ""
+    at.view.pools = [with_label("2")]
+    assert (await at.validator.validate(decided, {})).failure == CHANGED
+    assert [event[:3] for event in at.recorder.events] == [("NodeClaim", "a", "ConsolidationRejected")]
+
+
+@pytest.mark.parametrize("instead", [False, True], ids=["as-decided", "instead"])
+async def test_a_nodepool_that_changes_during_a_validation_ends_the_command(
+    monkeypatch: pytest.MonkeyPatch, *, instead: bool
+) -> None:
+    """Also if the command got other replacements, because these were planned before the change."""
+    at = Setting("a")
+    planned = PlannedClaim(
+        "default", (), ("m5.large",), Requirements(), {}, 0.1, OfferingKey("on-demand", "m5.large", "us-west-2a")
+    )
+    other = command("a", reason=Reason.DRIFTED, kind="", replacements=(planned,))
+
+    def changing(*_: Any) -> Validation:
+        at.view.pools = [with_label("2")]
+        return Validation(instead=other if instead else None)
+
+    monkeypatch.setattr(move_validation, "validated", changing)
+    assert (await at.validator.validate(replacing(planned_from(at.view.pools[0])), {})) == StepResult(failure=CHANGED)
+
+
+def candidates_with_pods(*uids: str) -> list[DisruptionCandidate]:
+    (candidate,) = to_message(command("a")).candidates
+    return [evolve(candidate, pods=[pod_mark(uid) for uid in uids])]
+
+
+async def test_an_approved_command_leaves_a_place_in_the_budget_to_one_that_started_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its validation takes seconds in a large cluster, and an empty node is decided about in between."""
+    at = Setting("a", "b")
+    edits = {"disruption/budgets": [{"nodes": "1"}], "disruption/consolidateAfter": "0s"}
+    at.view.pools = [node_pool(edits=edits)]
+    disruptor = Disruptor(at.view, lambda: START + timedelta(hours=1), validator=at.validator)
+    approved = to_message(replace(command("a", reason=Reason.DRIFTED, kind=""), approve_within=timedelta(days=1)))
+    question = AwaitDisruptionInput(cluster="c", ledger=opened(approved, START, START + timedelta(days=2)))
+    question = evolve(question, wait_seconds=0.01)
+    await disruptor.await_candidates(question)
+    with_model = at.situations.with_model
+
+    async def slow(*arguments: Any) -> Any:
+        model = await with_model(*arguments)
+        at.view.managed[1] = replace(at.view.managed[1], empty=True)
+        (started,) = (await disruptor.await_candidates(question)).commands
+        assert [candidate.claim for candidate in started.candidates] == ["b"]
+        return model
+
+    monkeypatch.setattr(move_validation, "validated", lambda *_: Validation())
+    monkeypatch.setattr(at.situations, "with_model", slow)
+    assert (await disruptor.validate(approved)).waits == "the budgets of NodePool default do not allow it any more"
+    monkeypatch.setattr(at.situations, "with_model", with_model)
+    at.view.managed = [managed("a", empty=False)]
+    await disruptor.await_candidates(question)
+    assert await disruptor.validate(approved) == StepResult(), "the other node is gone"
 
 
 async def test_the_record_says_the_cheapest_type_of_a_replacement_whatever_its_name(
@@ -218,8 +370,7 @@ async def test_a_validation_of_a_replacement_asks_what_ec2_refused_since_the_las
     at.refusals.ask = answer
     await at.validator.validate(to_message(command("a")), {})
     assert requests == [], "nothing is bought for it"
-    replacing = evolve(to_message(command("a")), replacements=[Replacement(name="b", pool="default", body={})])
-    await at.validator.validate(replacing, {})
+    await at.validator.validate(replacing(planned_from(at.view.pools[0])), {})
     assert set(at.refusals.next_attempts()) == {OfferingKey("on-demand", first, "us-west-2a")}
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from activities.disruption.disrupting import Disruptor
 from tenon.apis import labels
+from tenon.apis.nodepool import NodePool
 from tenon.apis.reasons import Reason
 from tenon.apis.warm import STATES
 from tenon.disruption.cluster_model import ClusterModel
@@ -33,9 +34,11 @@ from tenon.messages.disruption import (
 )
 from tenon.node.launch_breaker import refused
 from tenon.resources import parse_resources
+from tenon.rollout.revisions import class_key
+from tenon.rollout.versions import PoolPhase, PoolRollout
 from tenon.scheduling.model import Node
 from tests.activities.disruption.move_setting import Scripted, Setting, command, scripted
-from tests.activities.provisioning.fake_view import START
+from tests.activities.provisioning.fake_view import START, node_class, node_pool
 from tests.tenon.scheduling.builders import CATALOG, pod
 
 
@@ -115,6 +118,30 @@ async def test_no_move_counts_on_the_room_of_a_warm_node(state: str) -> None:
     assert await hosts() == ["n"]
     at.view.warm = {"n": state}
     assert await hosts() == []
+
+
+async def test_a_search_sees_the_waves_and_the_versions_of_one_moment() -> None:
+    """EC2 may take seconds to say what a NodePool can buy, and a user may correct a version meanwhile."""
+    at = Setting("a")
+    of_wave = PoolRollout("nodes", "default", "old", "v2", PoolPhase.PROGRESSING, frozenset({"a"}))
+    at.view.pool_rollouts = {"default": of_wave}
+    at.view.waves = [in_version("v2")]
+    at.view.classes |= {class_key(pool): node_class() for pool in at.view.waves}
+    at.types.on_read = lambda: correct(at, of_wave)
+    situation, supply = await at.situations.with_model(at.view.managed, {}, asyncio.to_thread)
+    assert at.view.pool_rollouts["default"].target == "v3"
+    assert situation.rollouts["default"].target == "v2"
+    assert [pool.metadata.annotations[labels.REVISION] for pool, _ in supply.waves.pools_with_types] == ["v2"]
+
+
+def correct(at: Setting, rollout: PoolRollout) -> None:
+    """A user withdraws the version, and the rollout begins with the next one at once."""
+    at.view.pool_rollouts = {"default": replace(rollout, target="v3")}
+    at.view.waves = [in_version("v3")]
+
+
+def in_version(digest: str) -> NodePool:
+    return node_pool(annotations={labels.REVISION: digest})
 
 
 async def test_wsh01_a_pass_knows_which_pools_the_workflow_says_are_slowed_down() -> None:

@@ -214,6 +214,33 @@ async def test_only_if_empty_looks_after_the_taint_is_on() -> None:
     assert world.node["spec"]["taints"] == []
 
 
+@pytest.mark.parametrize("subject", ["Node", "NodeClaim", "pod default/agent"])
+async def test_dis12_dis13_only_if_empty_keeps_a_node_that_is_protected_by_now(subject: str) -> None:
+    """The decision was made from a cache, in which the annotation may come later than the end of the last pod."""
+    agent = pod("agent", owner="DaemonSet")
+    world = World().put_live().put_pods(agent)
+    bodies = {"Node": world.node, "NodeClaim": world.claim, "pod default/agent": agent}
+    bodies[subject]["metadata"].setdefault("annotations", {})["karpenter.sh/do-not-disrupt"] = "true"
+    world.put_pods(agent)
+    result = await run(world, only_if_empty=True, reason="empty")
+    assert (result.cordoned, result.pods) == (False, 0)
+    assert subject in result.protection
+    assert "karpenter.sh/do-not-disrupt" in result.protection
+    assert world.node["spec"]["taints"] == []
+    assert "deletionTimestamp" not in world.claim["metadata"]
+
+
+async def test_dis12_an_annotation_that_comes_before_the_taint_keeps_the_node_and_the_taint_goes() -> None:
+    world = World().put_live()
+
+    def protect() -> None:
+        world.node["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
+
+    world.kube.before_patch = [protect]
+    assert not (await run(world, only_if_empty=True)).cordoned
+    assert world.node["spec"]["taints"] == []
+
+
 async def test_daemons_and_ended_pods_do_not_hold_an_empty_node() -> None:
     done = pod("job")
     done["status"]["phase"] = "Succeeded"

@@ -129,6 +129,24 @@ async def test_nothing_is_bought_twice_while_a_claim_starts() -> None:
     assert at.room.rooms() == {BUFFER: BufferSimulation(starting=2)}
 
 
+async def test_a_buffer_that_begins_while_a_plan_runs_needs_a_plan() -> None:
+    """The plan does not know its pods, so it says nothing about them."""
+    at = Setting()
+    at.looked(*at.room.pods())
+    more_pods = [*at.room.pods(), replace(pod("floor", cpu="1"), buffer="floor")]
+
+    def begins(_: object) -> None:
+        at.room.keep(more_pods)
+
+    at.kube.answer = begins
+    (first,) = await at.plan()
+    assert [item.buffer for item in at.batcher.undecided()] == ["floor"]
+    at.view.existing = [node(first, cpu="2", initialized=False)]
+    (second,) = await at.plan()
+    assert at.batcher.undecided() == []
+    assert at.room.hosts() == {first, second}
+
+
 async def test_a_buffer_that_nothing_can_serve_is_asked_for_less_and_less_often() -> None:
     at = Setting()
     at.view.pools = []

@@ -12,7 +12,7 @@ from activities.provisioning.batching import FIRST_RETRY
 from activities.provisioning.solving import Solver
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.ec2.refusals.backoff import FIRST_PROBE_PAUSE
+from tenon.ec2.refusals.backoff import FIRST_PROBE_PAUSE, Backoff
 from tenon.ec2.types.instance_types import without
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod_rules import PodRules, PodTerm
@@ -238,6 +238,22 @@ async def test_a_refusal_that_ends_while_the_engine_solves_is_one_of_the_plan() 
     assert (await of.plan())[0] == "c6g.large"
 
 
+async def test_a_nodeclaim_may_ask_for_what_a_plan_bought_it_on_although_ec2_refuses_that_meanwhile() -> None:
+    """Only EC2 knows whether it still has it. Otherwise the launch would buy something dearer without asking."""
+    of = shortage()
+
+    def refused_meanwhile(problem: Problem, expired: Expired) -> Plan:
+        of.at.batcher.refusals.replace_unavailable(
+            {OfferingKey(labels.ON_DEMAND, name, "us-west-2a"): Backoff(of.at.now + UNAVAILABLE_FOR) for name in SMALL}
+        )
+        return solve_with_buffers(problem, expired)
+
+    of.at.restart(Solver(refused_meanwhile))
+    assert (await of.plan())[0] == "c6g.large"
+    (body,) = of.at.kube.objects.values()
+    assert body["metadata"]["annotations"].get(labels.UNAVAILABLE_OFFERINGS, "") == ""
+
+
 async def test_a_pod_that_says_that_it_does_not_wait_gets_its_node_at_once() -> None:
     """Also if it says so while it waits."""
     of = patient()
@@ -305,6 +321,44 @@ async def test_a_nodeclaim_that_probes_says_that_it_avoids_nothing_else() -> Non
     planned = await at.planner.plan(due_again(at, "m5.large"))
     annotations = [at.kube.objects[name]["metadata"]["annotations"] for name in planned.claims]
     assert [item.get(labels.UNAVAILABLE_OFFERINGS) for item in annotations] == [""]
+
+
+async def test_a_refusal_that_ends_while_the_engine_solves_takes_no_probe_away() -> None:
+    """The plan left out both types. A probe of the other one must not become an ordinary node of this one."""
+    zone, kinds = need(labels.ZONE, "In", "us-west-2a"), need(labels.INSTANCE_TYPE, "In", "m5.large", "m5.xlarge")
+    at = Setting(asking("a", ON_DEMAND, zone, kinds))
+    at.types = MarkedTypes()
+
+    def two_seconds(problem: Problem, expired: Expired) -> Plan:
+        at.now += timedelta(seconds=2)
+        return solve_with_buffers(problem, expired)
+
+    at.restart(Solver(two_seconds))
+    due = due_again(at, "m5.xlarge")
+    ends = UnavailableTypes(
+        capacity_type="on-demand",
+        zone="us-west-2a",
+        instance_types=["m5.large"],
+        until=at.now + timedelta(seconds=1),
+    )
+    planned = await at.planner.plan(due.model_copy(update={"unavailable": [*due.unavailable, ends]}))
+    assert [list(at.types_of(name)) for name in planned.claims] == [["m5.xlarge"]]
+
+
+async def test_an_ec2nodeclass_that_goes_while_the_engine_solves_does_not_stop_the_plan() -> None:
+    """Nothing asks EC2 for capacity for its NodePool any more."""
+    at = Setting(
+        asking("a", ON_DEMAND, need(labels.ZONE, "In", "us-west-2a"), need(labels.INSTANCE_TYPE, "In", "m5.large"))
+    )
+    at.types = MarkedTypes()
+
+    def gone(problem: Problem, expired: Expired) -> Plan:
+        at.view.classes.clear()
+        return solve_with_buffers(problem, expired)
+
+    at.restart(Solver(gone))
+    planned = await at.planner.plan(due_again(at, "m5.large"))
+    assert (planned.claims, planned.unschedulable) == ([], 1)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,11 @@ from typing import Any
 from activities.provisioning.launch_refusals import LaunchRefusals
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
+from tenon.ec2.refusals.backoff import FIRST_PAUSE, Backoff
+from tenon.ec2.refusals.unavailable import grouped
 from tenon.evolve import evolve
+from tenon.kube.offerings import OfferingKey
+from tenon.kube.timestamps import format_instant
 from tenon.messages.provisioning import AwaitBatchInput, LaunchReport, UnavailableTypes
 from tenon.node.launch_breaker import UNTRIED_FOR, by_key, ended_booting, is_open, refused, sentence
 from tenon.provisioning.launch_refusals import by_pool
@@ -39,6 +43,21 @@ async def test_one_claim_is_made_where_none_probes() -> None:
     at = Setting(pod("a", cpu=BIG), pod("b", cpu=BIG), pod("c", cpu=BIG))
     result = await at.planner.plan(HELD)
     assert (len(result.claims), result.unschedulable) == (1, 2)
+
+
+async def test_aws140_a_plan_that_overtakes_the_report_of_an_interruption_avoids_the_offering() -> None:
+    """The batch of other pods may close between the deletion of the NodeClaim and the report to the workflow."""
+    offering = {labels.CAPACITY_TYPE: "spot", labels.INSTANCE_TYPE: "c6g.large", labels.ZONE: "us-west-2a"}
+    zone, kind = need(labels.ZONE, "In", "us-west-2a"), need(labels.INSTANCE_TYPE, "In", "c6g.large", "m5.large")
+    at = Setting(asking("a", zone, kind))
+    interrupted = {labels.DELETED_BECAUSE: '[{"reason": "spot_interrupted"}]'}
+    at.view.claims["leaves"] = claim(
+        "leaves", meta={"labels": offering, "annotations": interrupted, "deletionTimestamp": format_instant(START)}
+    )
+    at.view.planned["leaves"] = frozenset()
+    planned = await at.planner.plan(BATCH)
+    (name,) = planned.claims
+    assert "c6g.large" not in at.types_of(name)
 
 
 async def test_pods_go_to_another_pool_that_takes_them() -> None:
@@ -181,3 +200,26 @@ async def test_a_breaker_that_only_counts_holds_nothing_back_in_a_validation() -
     refusals.ask = answer
     await refusals.refresh()
     assert refusals.breakers([node_pool("default")]) == {}
+
+
+async def test_an_offering_that_a_plan_uses_again_stays_on_sale_when_the_workflow_is_asked() -> None:
+    """The workflow hears of it from the plan's result. A newer refusal, which it knows, counts."""
+    offering, refused_at = OfferingKey("spot", "m5.large", "us-west-2a"), START - timedelta(minutes=1)
+    reported = {offering: Backoff(START + FIRST_PAUSE, refused_at, 1)}
+
+    async def answer() -> LaunchReport:
+        return LaunchReport(unavailable=grouped(reported))
+
+    refusals = LaunchRefusals(now=lambda: START)
+    refusals.ask = answer
+    refusals.replace_unavailable(reported)
+    refusals.reopen([offering])
+    for _ in range(2):
+        await refusals.refresh()
+        assert set(refusals.unavailable()) == set()
+    reported[offering] = Backoff(START + FIRST_PAUSE, START, 2)
+    await refusals.refresh()
+    assert set(refusals.unavailable()) == {offering}
+    refusals.replace_unavailable(reported)
+    await refusals.refresh()
+    assert set(refusals.unavailable()) == {offering}

@@ -10,17 +10,20 @@ import pytest
 
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import AMI
+from tenon.apis.warm import STARTING
 from tenon.ec2.types.bootable_types import without_images
+from tenon.kube.pod import Pod
 from tenon.kube.pod_rules import PodRules, PodTerm
 from tenon.kube.requirements import Requirements
 from tenon.kube.selectors import LabelSelector
+from tenon.kube.taints import Taint
 from tenon.messages.provisioning import UnavailableTypes
 from tenon.provisioning.claims import largest_capacity
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.scheduling.model import Node
 from tests.activities.provisioning.fake_view import START, UNREADY, FakeView, node_class, node_pool
 from tests.activities.provisioning.setting import BATCH, Setting
-from tests.tenon.scheduling.builders import CATALOG, asking, need, pod
+from tests.tenon.scheduling.builders import CATALOG, asking, need, node, pod
 
 
 async def test_nothing_is_bought_for_a_pod_that_goes_while_the_types_are_asked_for() -> None:
@@ -35,6 +38,34 @@ async def test_nothing_is_bought_for_a_pod_that_goes_while_the_types_are_asked_f
     (body,) = at.kube.objects.values()
     assert result.pods == 1
     assert body["metadata"]["annotations"][labels.PLANNED_PODS] == "default/b=uid-b"
+
+
+async def test_an_ec2nodeclass_that_goes_while_the_types_are_asked_for_does_not_stop_the_plan() -> None:
+    """Those of the other class are asked for first, and that takes its time."""
+    at = Setting(pod("a"))
+    at.view.pools = [node_pool(), node_pool("other", {"template/spec/nodeClassRef/name": "other"})]
+    at.view.classes["other"] = node_class("other")
+
+    def gone() -> None:
+        at.view.classes.pop("other", None)
+
+    at.types.on_read = gone
+    assert (await at.planner.plan(BATCH)).unschedulable == 0
+
+
+async def test_a_warm_node_whose_state_changes_while_the_problem_is_stated_is_one_of_the_plan() -> None:
+    """Or the node would have the taint of a warm node and not be one, and its pods would get another node."""
+    at = Setting(pod("a"))
+    at.view.existing = [node("n", cpu="2", taints=(Taint(labels.WARM, "NoSchedule"),))]
+    at.view.warm = {"n": STARTING}
+
+    def ready() -> list[Pod]:
+        at.view.warm = {}
+        return []
+
+    at.view.daemons = ready  # type: ignore[method-assign]
+    result = await at.planner.plan(BATCH)
+    assert (result.claims, result.placed_on_existing) == ([], 1)
 
 
 async def test_unusable_pools_are_left_out_and_the_others_go_on() -> None:

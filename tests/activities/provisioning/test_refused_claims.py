@@ -89,6 +89,21 @@ async def test_a_changed_pool_is_asked_again_at_once() -> None:
     assert [result.name for result in at.batcher.undecided()] == ["gold"]
 
 
+async def test_a_pool_that_is_changed_while_its_claims_are_refused_is_asked_again_at_once() -> None:
+    """The API server refused what the plan made of the pool before."""
+    at = at_pools()
+
+    def refuses(body: dict[str, Any]) -> ApiError | None:
+        if body["metadata"]["labels"][labels.NODEPOOL] != "gold":
+            return None
+        at.view.pools = [node_pool("gold", generation=2), *at.view.pools[1:]]
+        return ForbiddenError(403, "Forbidden", WHY)
+
+    at.kube.answer = refuses
+    await at.planner.plan(BATCH)
+    assert [result.name for result in at.batcher.undecided()] == ["gold"]
+
+
 async def test_what_fails_by_chance_is_repeated_in_the_same_plan() -> None:
     at = at_pools()
     failures = [ApiError(500, "InternalError", "etcd changed its leader") for _ in range(2)]

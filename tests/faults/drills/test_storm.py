@@ -27,6 +27,7 @@ from tenon.provisioning.launch_budget import START
 from tests.e2e.conftest import MakePool, Run
 from tests.e2e.pools import SMALL, Pool, condition
 from tests.e2e.worker_process import WorkerProcess
+from tests.faults.blocked import blocked_rows
 from tests.faults.fleets import fleets
 from tests.machine_speed import slowness
 from tests.workflows.waiting import until
@@ -110,9 +111,17 @@ async def test_a_storm_of_missing_capacity_is_calm_and_ends_within_minutes(
         await scarce.deploy(WANTED, "gpu", cpu="3")
         await asyncio.sleep(STORM_SECONDS / 2)
         during = [await pod_to_node(other, f"during-{number}") for number in range(ROUNDS)]
-        rows = json.loads(tenon("node", "list", "--blocked", "-o", "json").stdout)
-        offerings = [offering for row in rows for offering in row.get("offerings", ())]
-        assert max(offering["refusalsInARow"] for offering in offerings if offering["instanceType"] == GPU) >= 2
+        refusals: list[int] = []
+
+        async def listed() -> bool:
+            """The list needs answers of Temporal in time."""
+            rows = await blocked_rows(tenon) or ()
+            offerings = [offering for row in rows for offering in row.get("offerings", ())]
+            refusals[:] = [offering["refusalsInARow"] for offering in offerings if offering["instanceType"] == GPU]
+            return bool(refusals)
+
+        await until(listed)
+        assert max(refusals) >= 2
         assert condition(await scarce.read(), CAPACITY_AVAILABLE)["reason"] == "InsufficientCapacity"
         await asyncio.sleep(max(0.0, began + STORM_SECONDS - time.monotonic()))
         calls = len(fleets(ec2, scarce))

@@ -189,7 +189,10 @@ class Cast:
         handle = self._handle(claim["metadata"]["name"])
 
         async def reached() -> bool:
-            return (await handle.query(NodeClaimWorkflow.status)).stage is stage
+            try:
+                return (await handle.query(NodeClaimWorkflow.status)).stage is stage
+            except RPCError:  # no worker answered in time
+                return False
 
         await until(reached)
 

@@ -10,14 +10,16 @@ from tenon.apis import labels
 from tenon.apis.approvals import (
     DEFAULT_WITHIN,
 )
+from tenon.apis.hashing import nodepool_hashes
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands.command_messages import to_message
 from tenon.disruption.freezes.freeze import Freeze
 from tenon.disruption.situation import Situation
-from tenon.disruption.validation import Validation, changed_pool, validated, validated_empty
+from tenon.disruption.validation import Validation, changed_pool, validated, validated_empty, why_overtaken
 from tenon.evolve import evolve
 from tenon.messages.base import REBOOT
 from tenon.messages.disruption import DisruptionCommand, Replacement
+from tenon.provisioning.claims import static_claim_body
 from tenon.rollout.versions import PoolPhase, PoolRollout
 from tests.activities.provisioning.fake_view import node_pool
 from tests.tenon.disruption.approval_setting import SMALL, decided, drifted_cluster, nodes_of
@@ -233,3 +235,49 @@ def test_a_nodepool_that_changed_meanwhile_is_noticed() -> None:
     changed = changed_pool(evolve(message, replacements=[of_another_template]), [pool])
     assert changed == "NodePool default has changed since the command was decided"
     assert changed_pool(message, [pool]) == ""
+
+
+@pytest.mark.parametrize(("planned", "launched"), [("v2", "v3"), ("v2", ""), ("", "v2")])
+def test_another_version_of_a_nodepool_is_noticed_although_its_template_is_the_same(
+    planned: str, launched: str
+) -> None:
+    """A rollout of another AMI changes the EC2NodeClass, and nothing in the NodePool."""
+
+    def version(digest: str) -> dict[str, str]:
+        return {labels.REVISION: digest} if digest else {}
+
+    pool = node_pool(annotations=version(launched))
+
+    def planned_with(digest: str) -> DisruptionCommand:
+        body = {"metadata": {"annotations": nodepool_hashes(pool) | version(digest)}}
+        replacement = Replacement(name="r", pool="default", body=body)
+        return evolve(to_message(decided(drifted_cluster(1)).commands[0]), replacements=[replacement])
+
+    assert changed_pool(planned_with(launched), [pool]) == ""
+    assert changed_pool(planned_with(planned), [pool]) == ("NodePool default has changed since the command was decided")
+
+
+def test_an_annotation_of_a_template_that_names_a_version_is_no_change() -> None:
+    """NodeClaims get it with the other annotations of the template, and no rollout wrote it."""
+    edits = {"template/metadata": {"annotations": {labels.REVISION: "mine"}}}
+    pool = node_pool(edits=edits)
+    (command,) = decided(drifted_cluster(1)).commands
+    body = static_claim_body(command.replacements[0], pool, "r")
+    assert body["metadata"]["annotations"][labels.REVISION] == "mine"
+    message = to_message(command, replacements=[Replacement(name="r", pool="default", body=body)])
+    assert changed_pool(message, [pool]) == ""
+
+
+def test_an_approved_command_waits_if_others_started_while_it_was_checked() -> None:
+    state = drifted_cluster(2, approve="Drifted", budgets=[{"nodes": "1"}])
+    (command,) = decided(state).commands
+    assert state.model is not None
+    message = to_message(command, details=state.model.details)
+    (own,) = nodes_of(command)
+    (other,) = {node.claim for node in state.nodes} - {own}
+    assert why_overtaken(message, state) == ""
+    overtaken = replace(state, under_command=frozenset({other}))
+    assert why_overtaken(message, overtaken) == "the budgets of NodePool default do not allow it any more"
+    under_another = replace(state, under_command=frozenset({own}))
+    assert why_overtaken(message, under_another) == f"NodeClaim {own}: an open disruption command removes it"
+    assert why_overtaken(message, replace(state, nodes=[])) == f"NodeClaim {own} is gone"

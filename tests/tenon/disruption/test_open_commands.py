@@ -17,6 +17,7 @@ from tenon.disruption.commands.open_commands import (
     hosts_of,
     only_waits,
     with_ended,
+    without_postponed_since,
 )
 from tenon.disruption.deciding import eligible
 from tenon.disruption.nodes import ManagedNode
@@ -71,6 +72,19 @@ def test_a_command_that_moves_pods_holds_its_node_until_its_mark_is_gone() -> No
     assert claims_of_finished_commands({"a": entry}, [NODE], DUE + timedelta(seconds=20)) == []
     assert claims_of_finished_commands({"a": entry}, [marked], late) == []
     assert claims_of_finished_commands({"a": entry}, [NODE], late) == ["a"]
+
+
+def test_a_node_that_its_command_gave_up_after_the_planner_was_asked_rests() -> None:
+    """The planner has only seen that the node lost its mark. A pause that it has seen itself may be over."""
+    until = DUE + timedelta(minutes=5)
+    postponed = evolve(OPEN["a"], postponed=True, due=until, until=until)
+    assert without_postponed_since(["a"], OPEN, {"a": postponed}) == []
+    assert without_postponed_since(["a"], {"a": postponed}, {"a": postponed}) == ["a"]
+    longer = evolve(postponed, until=until + timedelta(minutes=5))
+    assert without_postponed_since(["a"], {"a": postponed}, {"a": longer}) == []
+    assert without_postponed_since(["a"], OPEN, OPEN) == ["a"]
+    assert without_postponed_since(["a"], OPEN, {"a": evolve(OPEN["a"], ended=True)}) == ["a"], "it has only ended"
+    assert without_postponed_since(["a"], OPEN, {}) == ["a"]
 
 
 def test_dis62_no_other_command_removes_a_node_that_pods_move_to() -> None:

@@ -188,6 +188,26 @@ def test_dis03_a_drift_command_takes_instance_types_that_its_replacement_may_not
     assert "t3.micro" not in validation.instead.replacements[0].instance_types
 
 
+CHANGED = "NodePool default has changed since the command was decided"
+
+
+@pytest.mark.parametrize("reason", [Reason.DRIFTED, Reason.UNDERUTILIZED])
+def test_dis03_dis46_replacements_of_an_earlier_template_are_not_bought(reason: Reason) -> None:
+    """They would drift at once. Drift takes those of now, and consolidation is decided again."""
+    drifted = {"drifted": "NodePoolDrifted"} if reason is Reason.DRIFTED else {}
+    now = situation(cluster(pods=[{"cpu": "1500m"}], **drifted))
+    command = replaced_by("default", "m5.large").model_copy(update={"reason": reason, "graceful": not drifted})
+    assert validated(command, now) == Validation()
+    validation = validated(command, now, outdated=CHANGED)
+    assert validation.why == CHANGED
+    assert (validation.instead is not None) is bool(drifted)
+
+
+def test_a_replacement_of_an_earlier_template_in_a_static_nodepool_is_not_bought() -> None:
+    command, drifted = of_a_static_nodepool()
+    assert validated(command, drifted, outdated=CHANGED) == Validation(CHANGED)
+
+
 def test_dis46_a_consolidation_command_whose_pods_need_other_nodes_ends() -> None:
     """Its aim is the price that it was decided on."""
     why = "its pods need 1 new node instead of none"
@@ -211,6 +231,12 @@ def test_dis03_new_nodes_of_a_drift_command_keep_within_limits_whatever_others_b
 
 def test_dis46_the_pods_of_a_static_nodepools_node_need_no_place_of_their_own() -> None:
     """Its node is replaced by one like it, from which no other plan buys."""
+    command, drifted = of_a_static_nodepool()
+    assert validated(command, drifted).why == ""
+
+
+def of_a_static_nodepool() -> tuple[DisruptionCommand, Situation]:
+    """A command for a drifted node of a static NodePool, and the situation in which it holds."""
     described = cluster().model_dump(by_alias=True)
     described["pools"]["default"]["replicas"] = 2
     described["nodes"]["spare"]["pods"] = [{"cpu": "1500m"}]
@@ -218,8 +244,7 @@ def test_dis46_the_pods_of_a_static_nodepools_node_need_no_place_of_their_own() 
     assert observations.model is not None
     details = {name: replace(detail, drifted="NodePoolDrifted") for name, detail in observations.model.details.items()}
     drifted = replace(observations, model=replace(observations.model, details=details))
-    command = deletion().model_copy(update={"reason": Reason.DRIFTED, "graceful": False})
-    assert validated(command, drifted).why == ""
+    return deletion().model_copy(update={"reason": Reason.DRIFTED, "graceful": False}), drifted
 
 
 def test_dis51_commands_that_the_budgets_do_not_allow_any_more_are_dropped() -> None:

@@ -414,6 +414,23 @@ def test_another_reason_to_leave_wakes_a_drain_that_pauses() -> None:
     assert step.until == NOW + BLOCKED_RETRY, "the pauses are short again"
 
 
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (CordonResult(cordoned=False, pods=2, protection="an annotation"), "not empty after all (2 pods): stays"),
+        (
+            CordonResult(cordoned=False, protection='the "karpenter.sh/do-not-disrupt" annotation of its Node'),
+            'protected by now (the "karpenter.sh/do-not-disrupt" annotation of its Node): stays',
+        ),
+    ],
+)
+def test_dis46_a_node_that_stays_says_what_keeps_it(result: CordonResult, text: str) -> None:
+    command = Disrupt(command="c", reason="Empty", only_if_empty=True)
+    state = machine.apply(machine.apply(at_live(), command, NOW), result, NOW)
+    assert (state.stage, state.leave) == (Stage.LIVE, None)
+    assert state.timeline[-1].text == text
+
+
 def test_a_node_that_was_to_leave_only_if_empty_leaves_when_its_instance_is_gone() -> None:
     """Both come in one moment: pods on a machine that is gone are no reason to stay."""
     state = machine.apply(at_live(), Disrupt(command="c1", reason="Empty", only_if_empty=True), NOW)

@@ -34,6 +34,7 @@ from activities.tracing.catalogue import Attribute, Operation, Phase
 from tenon.apis import labels
 from tenon.apis.rebalance import replaces_on_rebalance
 from tenon.ec2.instances.interruption import (
+    TAKES_CAPACITY,
     Evidence,
     MalformedNoticeError,
     Notice,
@@ -67,12 +68,6 @@ MAX_CHECKING = 20
 """Batches that wait for EC2 at the same time. One call answers for all of them."""
 COUNT_SECONDS = 1.0
 """How old the count of leaving nodes may be that limits scheduled changes."""
-MAKES_UNAVAILABLE = (
-    NoticeKind.SPOT_INTERRUPTED,
-    NoticeKind.REBALANCE_RECOMMENDATION,
-    NoticeKind.CAPACITY_RESERVATION_INTERRUPTED,
-)
-"""Notices after which an offering is unavailable: EC2, or the owner of a reservation, needs the capacity."""
 
 
 class Queue(Protocol):
@@ -286,7 +281,7 @@ class InterruptionController(Controller):
         """
         capacity_type = claim.labels.get(labels.CAPACITY_TYPE, "")
         takes = kind.ends_node and not kind.needs_evidence and is_confirmed(kind, Evidence(), capacity_type)
-        if takes and kind in MAKES_UNAVAILABLE:
+        if takes and kind in TAKES_CAPACITY:
             self._mark_unavailable(offering_of(claim))
         if takes and claim.deleting:
             await self._nodes.note(kind, claim)
@@ -351,7 +346,7 @@ class InterruptionController(Controller):
         node = self._cache.node_of(claim)
         leaves = kind.ends_node or (kind is NoticeKind.REBALANCE_RECOMMENDATION and self._rebalances(claim, node))
         if leaves:
-            if kind in MAKES_UNAVAILABLE:
+            if kind in TAKES_CAPACITY:
                 self._mark_unavailable(offering_of(claim))
             if not await self._nodes.make_leave(kind, claim, node):
                 return

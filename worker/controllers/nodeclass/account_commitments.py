@@ -53,6 +53,7 @@ class AccountCommitmentsController(Controller):
         self._clock = clock
         self._next_read = float("-inf")
         self._refusal_logged = False
+        self._logged_count: int | None = None
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
         """Read the commitments if it is time."""
@@ -60,7 +61,9 @@ class AccountCommitmentsController(Controller):
             return None
         own_ids = frozenset(claim.instance_id for claim in self._cache.claims if claim.instance_id)
         try:
-            self._store.replace(await asyncio.to_thread(self._reader.read, self._cluster, own_ids))
+            account = await asyncio.to_thread(self._reader.read, self._cluster, own_ids)
+            self._store.replace(account)
+            self._log_count(len(account.allowed))
             # Not after a failure: before the first read, plans know of no commitments.
             self._next_read = self._clock() + EVERY
         except EC2Error as error:
@@ -68,6 +71,7 @@ class AccountCommitmentsController(Controller):
                 raise
             self._next_read = self._clock() + AFTER_REFUSAL
             self._store.replace(None)
+            self._logged_count = None
             if not self._refusal_logged:
                 self._refusal_logged = True
                 self._log.warning(
@@ -75,3 +79,11 @@ class AccountCommitmentsController(Controller):
                     extra={"error": error.explained},
                 )
         return None
+
+    def _log_count(self, count: int) -> None:
+        """Log how many commitments plans know of, unless the last line says so."""
+        if count != self._logged_count:
+            self._logged_count = count
+            self._log.info(
+                "The controller read the account's Reserved Instances and Savings Plans", extra={"count": count}
+            )

@@ -93,7 +93,7 @@ class NodeScheduleController(Controller):
             by_pool[claim.pool].append(claim)
         self._learn(by_pool, now, waits)
         for name in sorted(name for name, demand in schedules_ask.pools.items() if demand.off and name in pools):
-            emptied = self._empty(pools[name], by_pool[name], schedules_ask, now, waits)
+            emptied = self._empty(name, by_pool[name], schedules_ask, waits)
             if not await self.isolate(name, emptied):
                 waits.append(RETRY)
         for record in list(self._cache.schedules):
@@ -115,30 +115,36 @@ class NodeScheduleController(Controller):
                 self._cache.changes.publish(Topic.BUFFER, "/".join(key))
 
     async def _empty(
-        self,
-        pool: NodePool,
-        pool_claims: Sequence[ClaimRecord],
-        schedules_ask: Desired,
-        now: datetime,
-        waits: list[float],
+        self, pool: str, pool_claims: Sequence[ClaimRecord], schedules_ask: Desired, waits: list[float]
     ) -> None:
         """Delete the NodeClaims of a NodePool that is off, also of a static one, and those of warm nodes."""
+        leaving_claims = self._leaving(pool, pool_claims, waits)
+        if not leaving_claims:
+            return
+        clause = closed_clause(pool, schedules_ask)
+        removal = Removal(reason=REASON, detail=f"NodePool {pool}: {clause}", actor=f"controller {self.name}")
+
+        async def delete(claim: ClaimRecord) -> None:
+            # A thousand take a while, in which a person may stop what is left.
+            current_claim = self._cache.claims.get(claim.name)
+            if current_claim is None or not self._leaving(pool, [current_claim], waits):
+                return
+            if not await self.isolate(claim.name, self._delete(current_claim, removal)):
+                waits.append(RETRY)
+
+        await bounded(leaving_claims, CONCURRENCY, delete)
+
+    def _leaving(self, name: str, pool_claims: Sequence[ClaimRecord], waits: list[float]) -> Sequence[ClaimRecord]:
+        """Return which of these NodeClaims leave now because their NodePool is off, and add when others may."""
+        record, demand = self._cache.pools.get(name), self._view.schedules.now().pools.get(name)
+        pool = self._view.node_pool(record) if record is not None else None
+        if pool is None or demand is None or not demand.off:
+            return ()
+        now = utc_now()
         present = [claim for claim in pool_claims if not (claim.deleting or leaving(self._cache.node_of(claim), claim))]
         emptied = off_pool(pool, present, self._view.disruption_freezes(), now)
         waits += [max(1.0, (look - now).total_seconds()) for look in emptied.next_looks]
-        if not emptied.leaving:
-            return
-        clause = closed_clause(pool.metadata.name, schedules_ask)
-        removal = Removal(
-            reason=REASON, detail=f"NodePool {pool.metadata.name}: {clause}", actor=f"controller {self.name}"
-        )
-
-        async def delete(claim: ClaimRecord) -> None:
-            if await self.isolate(claim.name, self._delete(claim, removal)):
-                return
-            waits.append(RETRY)
-
-        await bounded(emptied.leaving, CONCURRENCY, delete)
+        return emptied.leaving
 
     async def _delete(self, claim: ClaimRecord, removal: Removal) -> None:
         if await delete_with_finalizer(self._kube, claim, removal):

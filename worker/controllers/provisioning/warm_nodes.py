@@ -28,12 +28,13 @@ from activities.kubernetes.resources import NODECLAIMS, NODES
 from activities.reported_gauges import report
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim
+from tenon.apis.nodepool import NodePool
 from tenon.apis.reasons import Reason
 from tenon.apis.warm import FILLING, STARTING, STATES, STOPPED, warm_count
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.event_reasons import EventReason
-from tenon.kube.records import NodeRecord, ObjectRecord
+from tenon.kube.records import NodeRecord
 from tenon.kube.stopped_times import started_now, stopped_now
 from tenon.kube.timestamps import format_instant, from_epoch
 from tenon.messages.node import Removal
@@ -127,13 +128,11 @@ class WarmNodeController(Controller):
         self._count(by_pool)
         nodes = [node for pool_nodes in by_pool.values() for node in pool_nodes]
         await asyncio.gather(*(self.isolate(node.claim.name, self._advance(node)) for node in nodes))
-        by_name = {pool.name: pool for pool in pools}
-        for name in by_pool:
-            record = self._cache.pools.get(name)
-            if record is not None:  # the annotation may be gone, and its warm nodes are too many then
-                by_name.setdefault(name, record)
-        await asyncio.gather(*(self.isolate(name, self._refill(record)) for name, record in sorted(by_name.items())))
-        self._forget({node.claim.uid for node in nodes}, {record.uid for record in by_name.values()})
+        # the annotation of a NodePool may be gone, and its warm nodes are too many then
+        names = by_pool.keys() | {pool.name for pool in pools}
+        await asyncio.gather(*(self.isolate(name, self._refill(name)) for name in sorted(names)))
+        records = [record for name in names if (record := self._cache.pools.get(name)) is not None]
+        self._forget({node.claim.uid for node in nodes}, {record.uid for record in records})
         if any(node.claim.warm == STARTING for node in nodes):
             return ASK_LATER
         return LOOKS if nodes or pools else None
@@ -320,13 +319,21 @@ class WarmNodeController(Controller):
                 extra={"nodeclaim": claim.name, "instance": claim.instance_id, "error": reply.message},
             )
 
-    async def _refill(self, record: ObjectRecord) -> None:
-        """Buy one warm node, or delete those that are too many, as a fresh list of the NodeClaims says."""
-        spec = self._view.node_pool(record)  # the NodePool controller reports a pool that cannot be parsed
-        if spec is None:
+    def _launching(self, name: str) -> NodePool | None:
+        """A NodePool as it launches nodes now. None if it is gone or cannot be parsed, which its controller reports."""
+        record = self._cache.pools.get(name)
+        spec = self._view.node_pool(record) if record is not None else None
+        return self._view.launching(spec) if spec is not None else None
+
+    async def _refill(self, name: str) -> None:
+        """Buy the warm nodes that a NodePool lacks, or delete those that are too many, by a fresh list of NodeClaims.
+
+        That takes a while for many. So the NodePool is read again for each: its owner may have corrected the number.
+        """
+        record, pool = self._cache.pools.get(name), self._launching(name)
+        if record is None or pool is None:
             return
-        pool = self._view.launching(spec)
-        cached_nodes = [self._warm_node(claim) for claim in self._cache.claims if claim.pool == record.name]
+        cached_nodes = [self._warm_node(claim) for claim in self._cache.claims if claim.pool == name]
         backoff = self._backoffs.of(pool)
         clock = asyncio.get_running_loop().time
         needed = refill(pool, [node for node in cached_nodes if node.claim.warm])
@@ -336,17 +343,24 @@ class WarmNodeController(Controller):
         is_early = backoff.wait(clock()) or (version == record.version_of_spec and clock() < buy_from)
         if needed.missing and (is_early or self._purchases.cannot_buy(pool)):
             return
-        bodies = await self._kube.list(NODECLAIMS, label_selector=f"{labels.NODEPOOL}={record.name}")
+        bodies = await self._kube.list(NODECLAIMS, label_selector=f"{labels.NODEPOOL}={name}")
         nodes = [self._warm_node(ClaimRecord.of(body)) for body in bodies if manages_claim(body)]
         backoff.read([StaticClaim(node.claim, leaving=node.leaving) for node in nodes], clock())
-        needed = refill(pool, [node for node in nodes if node.claim.warm])
-        for claim in needed.delete:
+        warm_nodes = [node for node in nodes if node.claim.warm]
+        needed = refill(pool, warm_nodes)
+        for number, claim in enumerate(needed.delete):
+            pool = self._launching(name)
+            if pool is None or len(refill(pool, warm_nodes).delete) <= number:
+                return
             backoff.deleted(claim.name)
             await self._delete(
-                claim, Reason.OVERPROVISIONED, f"NodePool {record.name} keeps {warm_count(pool.metadata.annotations)}"
+                claim, Reason.OVERPROVISIONED, f"NodePool {name} keeps {warm_count(pool.metadata.annotations)}"
             )
-        for _ in range(min(needed.missing, backoff.allowed_creations(clock()))):
-            if not await self._purchases.buy(pool, backoff):
+        for number in range(min(needed.missing, backoff.allowed_creations(clock()))):
+            pool = self._launching(name)
+            if pool is None or refill(pool, warm_nodes).missing <= number:
+                return
+            if not await self._purchases.buy(pool, self._backoffs.of(pool)):
                 return
 
     def _count(self, by_pool: Mapping[str, Sequence[WarmNode]]) -> None:

@@ -102,6 +102,20 @@ async def test_new_nodes_use_what_was_read_for_half_an_hour_of_failures() -> Non
     assert account.store.coverage(()).remaining == (PLAN,)
 
 
+async def test_a_line_says_when_plans_know_how_many_there_are(caplog: pytest.LogCaptureFixture) -> None:
+    account = Account()
+    caplog.set_level(logging.INFO)
+    await account.after(0)
+    await account.after(EVERY)
+    account.error = EC2Error("AccessDeniedException", "not authorized", operation="DescribeSavingsPlans")
+    await account.after(EVERY)
+    account.error = None
+    await account.after(AFTER_REFUSAL)
+    message = "The controller read the account's Reserved Instances and Savings Plans"
+    counts = [record.__dict__["count"] for record in caplog.records if record.getMessage() == message]
+    assert counts == [1, 1], "after the first read, and again after a refusal"
+
+
 async def test_without_the_right_one_line_says_so_and_nothing_is_covered(caplog: pytest.LogCaptureFixture) -> None:
     account = Account()
     await account.after(0)

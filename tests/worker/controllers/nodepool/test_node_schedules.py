@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any, cast
 
 import pytest
 from prometheus_client import REGISTRY
 
-from activities.kubernetes.resources import NODECLAIMS, NODESCHEDULES
+from activities.kubernetes.resources import NODECLAIMS, NODESCHEDULES, Resource
 from activities.provisioning.launch_refusals import LaunchRefusals
 from cli.schedule_view.week import weeks_of
 from tenon.apis import labels
@@ -118,10 +118,20 @@ async def test_a_nodepool_that_came_back_while_another_replica_led_is_not_off(wo
     assert off() == 0.0
 
 
+async def keep(world: World, name: str) -> None:
+    """Keep a node until 21:00."""
+    until = format_instant(berlin("2026-06-10T21:00"))
+    await world.server.patch(NODECLAIMS, name, {"metadata": {"annotations": {labels.KEEP_UNTIL: until}}})
+
+
 async def keep_and_freeze(world: World, kept_claim: str) -> None:
     """Keep one node until 21:00, and freeze its NodePool until 20:00."""
-    until = format_instant(berlin("2026-06-10T21:00"))
-    await world.server.patch(NODECLAIMS, kept_claim, {"metadata": {"annotations": {labels.KEEP_UNTIL: until}}})
+    await keep(world, kept_claim)
+    freeze_pool(world)
+
+
+def freeze_pool(world: World) -> None:
+    """Freeze all NodePools until 20:00."""
     freeze = {
         "metadata": metadata("release", generation=1),
         "spec": {"endTime": format_instant(berlin("2026-06-10T20:00"))},
@@ -140,6 +150,35 @@ async def test_kept_nodes_stay_for_their_time_and_all_stay_while_the_nodepool_is
     assert world.server.names(NODECLAIMS) == [kept_claim]
     await stepped(world, berlin("2026-06-10T21:05"))
     assert world.server.names(NODECLAIMS) == []
+
+
+async def freeze_all(world: World, _: str) -> None:
+    freeze_pool(world)
+
+
+async def open_again(world: World, _: str) -> None:
+    world.put_schedule(HOURS)
+
+
+@pytest.mark.parametrize("stop", [freeze_all, keep, open_again])
+async def test_what_stops_a_nodepool_from_being_emptied_holds_for_nodes_whose_turn_has_not_come(
+    world: World, monkeypatch: pytest.MonkeyPatch, stop: Callable[[World, str], Awaitable[None]]
+) -> None:
+    """A thousand deletions take a while."""
+    world.put_schedule(HOURS, NIGHTS)
+    await stepped(world, berlin("2026-06-10T18:54"))
+    _, other_claim = world.server.names(NODECLAIMS)
+    delete = world.server.delete
+
+    async def delete_and_stop(resource: Resource, name: str, **options: Any) -> bool:
+        await stop(world, other_claim)
+        return await delete(resource, name, **options)
+
+    monkeypatch.setattr(schedules, "CONCURRENCY", 1)
+    monkeypatch.setattr(world.server, "delete", delete_and_stop)
+    await stepped(world, berlin("2026-06-10T19:30"))
+    assert other_claim in world.server.names(NODECLAIMS)
+    assert "deletionTimestamp" not in world.server.objects["nodeclaims", "", other_claim]["metadata"]
 
 
 async def test_nodes_of_a_static_nodepool_stay_as_long_and_come_back_when_it_opens(world: World) -> None:

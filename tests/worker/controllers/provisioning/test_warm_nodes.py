@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
 import json
 from collections.abc import Callable
@@ -96,6 +97,11 @@ class KeptWarm:
         pool = {**NODEPOOL, "metadata": metadata("pool", generation=generation, annotations={labels.WARM: self.count})}
         self.cache.pools.on_event("pool", decode_object(json.dumps(pool).encode()))
 
+    def correct(self, count: str) -> None:
+        """Let the cache hear that its owner wants another number of warm nodes."""
+        self.count = count
+        self.put_pool(generation=1)
+
     def creations(self) -> int:
         """How many NodeClaims were created."""
         return sum(call[0] == "create" for call in self.kube.calls)
@@ -104,8 +110,8 @@ class KeptWarm:
         """Let the cache hear of the NodeClaim."""
         self.cache.publish(decode_nodeclaim(json.dumps(self.body()).encode()))
 
-    def body(self) -> dict[str, Any]:
-        return self.kube.objects["nodeclaims", "", "a"]
+    def body(self, name: str = "a") -> dict[str, Any]:
+        return self.kube.objects["nodeclaims", "", name]
 
     def deleted(self) -> bool:
         return "deletionTimestamp" in self.body()["metadata"]
@@ -180,6 +186,67 @@ async def test_wsh36_a_warm_node_is_bought_in_turn_with_static_nodes(
             assert warm.creations() == (0 if waits else 1)
         await asyncio.sleep(2)
         assert warm.creations() == 1
+
+
+@pytest.mark.usefixtures("no_threads")
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+async def test_a_number_that_is_corrected_between_two_purchases_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each purchase waits until the cache has it, so twenty of them take a while."""
+    warm = KeptWarm(monkeypatch, "filling", count="20")
+    async with in_background(warm.controller.run()):
+        await asyncio.sleep(1)
+        assert warm.creations() == 1
+        warm.correct("2")
+        await asyncio.sleep(60)
+    assert warm.creations() == 1
+
+
+class CorrectingEc2(RefusingEc2):
+    """EC2, which is asked about an instance while the user corrects the NodePool."""
+
+    def __init__(self, correct: Callable[[], None]) -> None:
+        super().__init__()
+        self.correct = correct
+
+    def stop(self, instance_id: str) -> StopReply:
+        self.correct()
+        return super().stop(instance_id)
+
+
+@pytest.mark.usefixtures("no_threads")
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+async def test_a_number_that_is_corrected_while_ec2_is_asked_is_the_one_that_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    warm = KeptWarm(monkeypatch, "filling", count="20")
+    warm.controller._instances = warm.ec2 = CorrectingEc2(lambda: warm.correct("1"))
+    async with in_background(warm.controller.run()):
+        await asyncio.sleep(60)
+    assert warm.ec2.asked_at
+    assert warm.creations() == 0
+
+
+@pytest.mark.usefixtures("no_threads")
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+async def test_a_number_that_is_corrected_between_two_deletions_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    warm = KeptWarm(monkeypatch, "stopped", count="0")
+    other = copy.deepcopy(warm.body())
+    other["metadata"] |= {"name": "b", "uid": "uid-b"}
+    warm.kube.add(NODECLAIMS, other)
+
+    async def correct_and_delete(*arguments: Any, **options: Any) -> bool:
+        warm.correct("1")
+        return await warm.delete(*arguments, **options)
+
+    monkeypatch.setattr(warm.kube, "delete", correct_and_delete)
+    async with in_background(warm.controller.run()):
+        await asyncio.sleep(60)
+    leaving = [name for name in ("a", "b") if "deletionTimestamp" in warm.body(name)["metadata"]]
+    assert len(leaving) == 1
+    assert warm.creations() == 0
 
 
 class StoppingEc2(RefusingEc2):
