@@ -97,6 +97,7 @@ MEANINGS: dict[str, str] = {
     "price": "dollars an hour",
     "problem": "where the inputs of the failed plan are, to be reported",
     "provider-id": "the provider ID of the instance",
+    "protected-by": "the annotation that protects a node; empty if none does",
     "reason": "why Tenon acts, or the reason of a condition",
     "reason-regex": "the expression of the repair policy for reasons",
     "reboot-escalated": "true if the node is replaced because reboots did not help",

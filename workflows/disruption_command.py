@@ -210,11 +210,7 @@ class DisruptionCommandWorkflow(ApprovableCommand):
         if valid.instead is not None:
             self.begin = evolve(self.begin, command=valid.instead)
             command = valid.instead
-            why = (
-                "its pods need other nodes by now, or a NodePool has changed"
-                if self.approval is None
-                else "the first ones were planned long ago"
-            )
+            why = valid.why_instead or "the first ones were planned long ago"
             self.record(f"takes other replacements, because {why}")
         self.prepared = True
         await self.step(ActivityName.TAINT_CANDIDATES)

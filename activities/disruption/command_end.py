@@ -193,7 +193,9 @@ async def _offer_to_leave(finish_input: FinishInput, replacement: Replacement) -
         ApplicationError: it does not leave yet, for example because a node that was just initialized still binds pods.
     """
     handle = activity.client().get_workflow_handle(nodeclaim_id(finish_input.cluster, replacement.name))
-    request = Disrupt(command=finish_input.command.id, reason=Reason.EMPTY, detail=UNUSED, only_if_empty=True)
+    request = Disrupt(
+        command=finish_input.command.id, reason=Reason.EMPTY, detail=UNUSED, only_if_empty=True, unused=True
+    )
     attempt = activity.info().attempt
     ident = f"{finish_input.command.id}-{attempt}"  # a workflow repeats its answer to the same update
     try:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from temporalio.exceptions import ApplicationError
@@ -37,7 +38,7 @@ from tenon.disruption.decision import Command, Decision
 from tenon.disruption.methods import METHODS, has_cause
 from tenon.disruption.rules.approvals import approvals_of, no_longer_wanted
 from tenon.disruption.situation import Situation
-from tenon.disruption.validation import validated_empty, why_overtaken
+from tenon.disruption.validation import Validation, overtaken, validated_empty
 from tenon.evolve import evolve
 from tenon.messages.disruption import (
     AwaitDisruptionInput,
@@ -178,14 +179,13 @@ class Disruptor:
         if command.approval is None:
             if self._validator is None:
                 return StepResult()
-            return await self._validator.validate(command, self._open_commands)
+            return await self._validator.validate(command, self._open_commands, partial(self._overtaken, command))
         async with self._approving:
             if command.only_if_empty:
                 step = self._validate_empty(command)
             elif self._validator is not None:
-                step = await self._validator.validate(command, self._open_commands)
-                if not (step.failure or step.waits):
-                    step = self._unless_overtaken(command, step)
+                # It ends with the check, so nothing is awaited between that and the moment when the command counts.
+                step = await self._validator.validate(command, self._open_commands, partial(self._overtaken, command))
             else:
                 step = StepResult(failure="this worker moves no pods")
             if not (step.failure or step.waits):
@@ -193,13 +193,9 @@ class Disruptor:
                 self._open_commands = self._with_approved(self._open_commands)
             return step
 
-    def _unless_overtaken(self, command: DisruptionCommand, step: StepResult) -> StepResult:
-        """Let an approved command wait if others have used up its place in the budgets while it was validated.
-
-        Nothing is awaited from here until it counts as approved.
-        """
-        why = why_overtaken(command, self._without(command))
-        return StepResult(waits=why) if why else step
+    def _overtaken(self, command: DisruptionCommand) -> Validation:
+        """Whether a command that was just validated may still start."""
+        return overtaken(command, self._without(command))
 
     def _without(self, command: DisruptionCommand) -> Situation:
         """The situation now, with the nodes of other commands under command."""

@@ -19,7 +19,7 @@ from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.solving import Limit
 from tenon.apis.nodepool import NodePool
 from tenon.apis.reasons import Reason
-from tenon.disruption.validation import changed_pool, validated
+from tenon.disruption.validation import Validation, changed_pool, validated
 from tenon.evolve import evolve
 from tenon.messages.disruption import DisruptionCommand, OpenCommand, StepResult
 
@@ -47,10 +47,19 @@ class MoveValidator:
         self._refusals = refusals
         self._now = now
 
-    async def validate(self, command: DisruptionCommand, open_commands: Mapping[str, OpenCommand]) -> StepResult:
+    async def validate(
+        self,
+        command: DisruptionCommand,
+        open_commands: Mapping[str, OpenCommand],
+        last_check: Callable[[], Validation] = Validation,
+    ) -> StepResult:
         """Return why the command must not be carried out any more, or what is carried out in its place (DIS-46).
 
-        ``open_commands``: the open and the failed commands, by NodeClaim.
+        Args:
+            command: the command.
+            open_commands: the open and the failed commands, by NodeClaim.
+            last_check: returns whether the cluster still allows it once all else is known. If it does, nothing is
+                awaited from then on.
 
         Raises:
             ApplicationError: the worker has just started and does not know the cluster yet. Temporal retries.
@@ -74,6 +83,11 @@ class MoveValidator:
             return await self._rejected(command, validation.why)
         if changed := changed_pool(valid, self._launching_pools(command)):  # while it was validated
             return await self._rejected(command, changed)
+        last = last_check()
+        if last.is_full and command.approval is not None:
+            return StepResult(waits=last.why)
+        if last.why:
+            return await self._rejected(command, last.why)
         if validation.instead is None:
             return StepResult()
         log.info(
@@ -85,7 +99,8 @@ class MoveValidator:
             },
         )
         self._situations.has_other_replacements(valid)
-        return StepResult(instead=evolve(valid, leaves_from=command.leaves_from, approval=command.approval))
+        instead = evolve(valid, leaves_from=command.leaves_from, approval=command.approval)
+        return StepResult(instead=instead, why_instead=validation.why)
 
     async def _rejected(self, command: DisruptionCommand, why: str) -> StepResult:
         metrics.FAILED_VALIDATIONS.labels(command.consolidation_type).inc()

@@ -52,7 +52,7 @@ async def cordon(kube: Kube, recorder: EventPublisher, cordon_input: CordonInput
     # A claim that never had a Node has nothing to cordon. If the claim is gone, look for the Node anyway.
     node = (await find_node(kube, cordon_input, claim)).node if claim is None or claim.registered else None
     if node is not None and cordon_input.only_if_empty and not _is_leaving(claim, node):
-        node, keeping = await _taint_if_empty(kube, node, claim, now)
+        node, keeping = await _taint_if_empty(kube, node, claim, cordon_input, now)
         if node is not None and keeping.stays:
             return CordonResult(
                 cordoned=False,
@@ -172,7 +172,7 @@ _NOTHING = _Keeping()
 
 
 async def _taint_if_empty(
-    kube: Kube, node: Object, claim: ClaimRecord | None, now: Clock
+    kube: Kube, node: Object, claim: ClaimRecord | None, cordon_input: CordonInput, now: Clock
 ) -> tuple[dict[str, Any] | None, _Keeping]:
     """Taint the Node unless pods on it would need another node, or an annotation protects it.
 
@@ -187,24 +187,27 @@ async def _taint_if_empty(
     """
     name, uid = node["metadata"]["name"], object_json.uid(node)
     present: dict[str, Any] | None = dict(node)
-    keeping = await _keeping(kube, node, claim, now())
+    keeping = await _keeping(kube, node, claim, cordon_input, now())
     if not keeping.stays:
         present = await change(kube, NODES, name, decide.tainted, uid=uid, read_object=node)
-        keeping = await _keeping(kube, present, claim, now()) if present is not None else _NOTHING
+        keeping = await _keeping(kube, present, claim, cordon_input, now()) if present is not None else _NOTHING
     if not keeping.stays or present is None or _is_leaving(claim, present):
         return present, _NOTHING
     await _uncordon(kube, present)
     return present, keeping
 
 
-async def _keeping(kube: Kube, node: Object, claim: ClaimRecord | None, now: datetime) -> _Keeping:
+async def _keeping(
+    kube: Kube, node: Object, claim: ClaimRecord | None, cordon_input: CordonInput, now: datetime
+) -> _Keeping:
     """What keeps the node, by the API server. PodDisruptionBudgets are left to the drain."""
     node_pods = await pods_on(kube, node["metadata"]["name"])
+    count = sum(pod.reschedulable for pod in node_pods)
+    if cordon_input.unused:
+        return _Keeping(count)
     of_claim, keep_until = (claim.annotations, claim.keep_until) if claim is not None else ({}, None)
     protection = node_protection(of_claim, object_json.annotations(node), keep_until, now)
-    return _Keeping(
-        sum(pod.reschedulable for pod in node_pods), protection or holder(((pod, ()) for pod in node_pods), now)
-    )
+    return _Keeping(count, protection or holder(((pod, ()) for pod in node_pods), now))
 
 
 async def _uncordon(kube: Kube, node: Object) -> bool:

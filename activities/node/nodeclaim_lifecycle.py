@@ -245,9 +245,12 @@ class NodeActivities:
             result = await cordon.cordon(self._kube, self._recorder, cordon_input, utc_now)
             if result.cordoned and result.node_exists and not result.pods and cordon_input.drain is not None:
                 result = evolve(result, drained=await self._drain_at_once(cordon_input.drain, result))
-        message = "A node was cordoned" if result.cordoned else "The node is no longer empty and stays"
         extra = {"nodeclaim": cordon_input.claim.name, "node": result.node_name, "reason": cordon_input.removal.reason}
-        log.info(message, extra=extra)
+        if result.cordoned:
+            log.info("A node was cordoned", extra=extra)
+        else:
+            why = {"pod-count": result.pods, "protected-by": result.protection}
+            log.info("The node is no longer empty, or an annotation protects it, and it stays", extra={**extra, **why})
         return result
 
     async def _drain_at_once(self, drain_input: DrainInput, cordoned: CordonResult) -> DrainResult | None:

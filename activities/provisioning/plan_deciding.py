@@ -26,7 +26,7 @@ from activities.provisioning.tried_launches import TriedLaunches
 from activities.tracing import spans
 from activities.tracing.catalogue import Phase
 from tenon.ec2.refusals.known_quotas import within_quotas
-from tenon.ec2.refusals.unavailable import UnavailableOfferings, next_attempt_of
+from tenon.ec2.refusals.unavailable import next_attempt_of
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.kube.pool_reasons import Obstacle, ObstacleKind
@@ -139,7 +139,7 @@ class PlanDecider:
             probes=probes,
             postponed=postponed,
             lacked_quotas=lacked_quotas,
-            avoided=UnavailableOfferings(offers.next_attempts),
+            next_attempts=offers.next_attempts,
         )
 
     async def _solve(self, pods: Sequence[Pod], offers: PoolOffers, part: float) -> _Solution:

@@ -64,8 +64,13 @@ class PlanDecision:
     """Key to the NodePool and capacity type that must launch other nodes first, for pods whose node waits for that."""
     lacked_quotas: frozenset[OfferingKey] = frozenset()
     """The offerings for which quotas have no room, and that pods without a place could use."""
-    avoided: UnavailableOfferings = field(default_factory=UnavailableOfferings)
-    """The offerings that the plan did without, because EC2 refused them."""
+    next_attempts: Mapping[OfferingKey, datetime] = field(default_factory=dict)
+    """The offerings that the plan did without, each with the time from which a NodeClaim may ask EC2 for it again."""
+
+    @property
+    def avoided(self) -> UnavailableOfferings:
+        """The offerings that the plan did without, because EC2 refused them."""
+        return UnavailableOfferings(self.next_attempts)
 
     @property
     def dear_claims(self) -> list[PlannedClaim]:

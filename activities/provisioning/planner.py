@@ -189,9 +189,10 @@ class BatchPlanner:
 
         What EC2 has refused since is not among it: a claim that was bought on it would get something dearer.
         """
-        for_probes = UnavailableOfferings(decision.avoided - decision.probes.due)
+        avoided = decision.avoided
+        for_probes = UnavailableOfferings(avoided - decision.probes.due)
         return [
-            ClaimNotes(why, for_probes if decision.probes.include(claim) else decision.avoided, usual_price)
+            ClaimNotes(why, for_probes if decision.probes.include(claim) else avoided, usual_price)
             for claim, why, usual_price in zip(
                 decision.plan.claims, decision.explanations, decision.usual_prices, strict=True
             )
@@ -217,7 +218,8 @@ class BatchPlanner:
         probes = () if decision.next_probe is None else (decision.next_probe,)
         now, backoffs = self._now(), self._refusals.backoffs()
         due = [at for backoff in backoffs.values() for at in (backoff.probe_at, backoff.until) if at > now]
-        if any(key not in backoffs for key in decision.avoided):  # a refusal ended while the engine solved
+        if any(at <= now and key not in backoffs for key, at in decision.next_attempts.items()):
+            # A refusal ended while the engine solved.
             due.append(now)
         offered_again = min((*due, *probes), default=None)
         unplaced = [by_key[key] for key in decision.plan.unschedulable if key not in decision.postponed]

@@ -276,24 +276,28 @@ def _version(pool: NodePool) -> tuple[str | None, str | None]:
     return nodepool_hash(pool), annotations.get(labels.REVISION)
 
 
-def why_overtaken(command: DisruptionCommand, situation: Situation) -> str:
-    """Return why an approved command that was just validated must wait after all, in a clause; empty if it need not.
+def overtaken(command: DisruptionCommand, situation: Situation) -> Validation:
+    """Return whether a command that was just validated may still start.
 
-    A validation takes a while, and other commands may have started meanwhile. Their nodes are under command in the
-    situation, which needs no model.
+    A validation takes a while. Meanwhile other commands may have started, whose nodes are under command in the
+    situation, and a person may have paused a rollout or protected a node. The situation needs no model.
     """
     reason = Reason(command.reason)
     nodes = {node.claim: node for node in situation.nodes}
     budgets = PoolBudgets(situation, reason)
+    full = ""
     for candidate in command.candidates:
         node = nodes.get(candidate.claim)
         if node is None or node.uid != candidate.uid:
-            return f"NodeClaim {candidate.claim} is gone"
+            return Validation(f"NodeClaim {candidate.claim} is gone")
         if keeping := holds(node, situation, reason):
-            return f"NodeClaim {candidate.claim}: {keeping[0].why}"
-        if not budgets.take_for(node):
-            return _why_full(budgets, candidate.pool)
-    return ""
+            why = f"NodeClaim {candidate.claim}: {keeping[0].why}"
+            if not _may_start_later(keeping):
+                return Validation(why)
+            full = full or why
+        elif not budgets.take_for(node):
+            full = full or _why_full(budgets, candidate.pool)
+    return Validation(full, is_full=bool(full))
 
 
 def still_allowed(commands: Iterable[DisruptionCommand], situation: Situation) -> list[DisruptionCommand]:

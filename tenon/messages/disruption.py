@@ -233,6 +233,8 @@ class StepResult(Message):
     waits: str = ""
     instead: DisruptionCommand | None = None
     """The command that starts in the place of the one that was validated, with other replacements."""
+    why_instead: str = ""
+    """Why, in a clause; empty if a person approved the command so late that its replacements were planned once more."""
 
 
 class AwaitedReport(Message):

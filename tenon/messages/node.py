@@ -124,6 +124,8 @@ class Disrupt(Message):
     detail: str = ""
     since: datetime | None = None
     only_if_empty: bool = False
+    unused: bool = False
+    """It was bought for a command that has failed: an annotation that protects it does not keep it."""
     drain_seconds: float | None = None
     """The most time that the drain may take, if that is less than the NodeClaim's terminationGracePeriod."""
     fault: str = ""

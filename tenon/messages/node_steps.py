@@ -65,6 +65,8 @@ class CordonInput(NodeInput):
     removal: Removal = Removal(reason="")
     """Why the node leaves."""
     only_if_empty: bool = False
+    unused: bool = False
+    """The node was bought for a command that has failed: an annotation that protects it does not keep it."""
     termination_timestamp: datetime | None = None
     """When the drain becomes forced, if that is before the end of the claim's own grace period."""
     fault: str = ""

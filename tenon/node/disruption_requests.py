@@ -48,5 +48,6 @@ def disrupted(state: NodeState, event: Disrupt, now: datetime) -> NodeState:
         since=event.since,
         drain_seconds=event.drain_seconds,
         fault=event.fault,
+        unused=event.unused,
     )
     return leaving_stages.leave(state, request, now, only_if_empty=event.only_if_empty)

@@ -146,6 +146,7 @@ def _leaving_step(state: NodeState, now: datetime) -> Step:
                     **base,
                     removal=leave.plain if leave else Removal(reason=""),
                     only_if_empty=bool(leave and leave.only_if_empty),
+                    unused=bool(leave and leave.unused),
                     termination_timestamp=leaving_stages.forced_from(leave) if leave else None,
                     fault=leave.fault if leave else "",
                     why=leave_text.why_it_leaves(state),

@@ -55,6 +55,8 @@ class Leave(Removal):
     only_if_empty: bool = False
     already_deleted: bool = False
     """Its NodeClaim was being deleted before the workflow asked for that."""
+    unused: bool = False
+    """It was bought for a command that has failed, so nothing that protects it keeps it."""
     later: tuple[Removal, ...] = ()
     """Further reasons to remove the node that came while it was leaving."""
     since: datetime | None = None

@@ -66,6 +66,8 @@ class LeaveRequest(Removal):
     since: datetime | None = None
     already_deleted: bool = False
     """Its NodeClaim is being deleted already."""
+    unused: bool = False
+    """It was bought for a command that has failed, so nothing that protects it keeps it."""
     drain_seconds: float | None = None
     """The most time that the drain may take, if a disruption command says it."""
     fault: str = ""

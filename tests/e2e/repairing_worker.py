@@ -12,6 +12,7 @@ import pytest
 
 from sandbox.cluster import Sandbox
 from tests.e2e.conftest import MakeWorker
+from tests.e2e.other_worker import in_place_of
 from tests.e2e.worker import Worker
 from tests.e2e.worker_process import WorkerProcess
 
@@ -24,7 +25,6 @@ def instead(
     """Run another worker in place of the one of the tests. With ``is_legacy``, with the repair of Karpenter 1.14."""
     if make_worker is not WorkerProcess:
         pytest.skip("a worker in a pod has no PYTHONPATH")
-    assert worker.stop() == 0
     folder = Path(__file__).parent / "ageless_nodes"
     path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     other = make_worker(
@@ -34,11 +34,8 @@ def instead(
         LEGACY_NODE_REPAIR=str(is_legacy).lower(),
         PYTHONPATH=path,
     )
-    other.start()
-    yield other
-    stopped = other.stop()
-    worker.start()
-    assert stopped == 0, f"see {other.log}"
+    with in_place_of(worker, other):
+        yield other
 
 
 def report(sandbox: Sandbox, node: str, type_: str, ago: timedelta = OVERDUE, reason: str = "Test") -> None:

@@ -11,12 +11,11 @@ from tenon.messages.base import ActivityName
 from tenon.node.state import Stage
 from tests.e2e.conftest import MakePool
 from tests.e2e.histories import activities, billable, kind, runs_of
-from tests.e2e.lives import life_of
+from tests.e2e.lives import life_of, state_of
 from tests.e2e.pools import NAMESPACE, SMALL
 from tests.e2e.worker import Worker
 from tests.workflows.waiting import until
 from workflows import names
-from workflows.nodeclaim import NodeClaimWorkflow
 
 MAX_EVENTS = 110
 MAX_ACTIONS = 22
@@ -51,14 +50,13 @@ async def test_a_life_without_incident_is_cheap(
     pods = await pool.running(3)
     claim = await pool.claim()
     workflow_id = names.nodeclaim_id(sandbox.cluster_name, claim["metadata"]["name"])
-    handle = client.get_workflow_handle_for(NodeClaimWorkflow.run, workflow_id)
-    first_run = (await handle.query(NodeClaimWorkflow.status)).first_run_id
+    first_run = (await state_of(client, sandbox, claim["metadata"]["name"])).first_run_id
 
     async def rests() -> bool:
         return len(await runs_of(client, workflow_id, first_run)) == 2
 
     await until(rests)  # a minute after it became live
-    assert (await handle.query(NodeClaimWorkflow.status)).stage is Stage.LIVE
+    assert (await state_of(client, sandbox, claim["metadata"]["name"])).stage is Stage.LIVE
     _, resting = await runs_of(client, workflow_id, first_run)
     assert len(resting) <= MAX_IDLE_EVENTS
 

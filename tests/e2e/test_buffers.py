@@ -54,8 +54,9 @@ async def test_a_buffer_has_nodes_before_pods_come_and_is_refilled_when_they_do(
         assert await pool.pods() == []
         assert all(claim["metadata"]["annotations"][labels.PLANNED_PODS] == "" for claim in claims)
 
-        assert worker.stop() == 0
+        stopped = worker.stop()
         worker.start()
+        assert stopped == 0, f"see {worker.log}"
         await pool.pod("real")
         (pod,) = await pool.running(1)
         assert pod["spec"]["nodeName"] in {claim["status"]["nodeName"] for claim in claims}

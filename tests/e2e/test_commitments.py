@@ -15,6 +15,7 @@ from sandbox.cluster import Sandbox
 from sandbox.ec2.authorization.identities import POLICY, with_commitments_policy
 from tenon.apis import labels
 from tests.e2e.conftest import MakePool, Run
+from tests.e2e.other_worker import in_place_of
 from tests.e2e.pools import SMALL, Pool
 from tests.e2e.worker import Worker
 from tests.e2e.worker_process import WorkerProcess
@@ -29,17 +30,13 @@ COVERED = "Reserved Instances of m5 covers it, and is paid for until it is used 
 def committed(sandbox: Sandbox, worker: Worker) -> Iterator[Worker]:
     """A worker with the setting and the rights for it, in place of the other one."""
     ec2 = sandbox.ec2()
-    assert worker.stop() == 0
-    ec2.policy(with_commitments_policy())
     other = WorkerProcess(sandbox, "commitments", ENABLE_COMMITMENTS="true")
-    other.start()
     try:
-        yield other
+        ec2.policy(with_commitments_policy())
+        with in_place_of(worker, other):
+            yield other
     finally:
-        stopped = other.stop()
         ec2.policy(None)
-        worker.start()
-    assert stopped == 0
 
 
 def manifest(pool: Pool, path: Path) -> str:
@@ -58,7 +55,10 @@ async def test_wsh38_reserved_instances_are_used_until_they_are_used_up(
     ec2 = sandbox.ec2()
     pool = await make_pool(requirements=SMALL, consolidate_after="Never")
     ec2.policy(json.loads(POLICY.read_text()))  # so that the refusal is expected
-    doctor = tenon("doctor", ENABLE_COMMITMENTS="true")
+    try:
+        doctor = tenon("doctor", ENABLE_COMMITMENTS="true")
+    finally:
+        ec2.policy(None)
     assert "Plans do not use Reserved Instances and Savings Plans" in doctor.stdout
     assert "ec2:DescribeReservedInstances" in doctor.stdout
     ec2.reserved_instances("m5.large", 2)

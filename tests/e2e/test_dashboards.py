@@ -24,6 +24,7 @@ from sandbox.cluster import Sandbox
 from sandbox.faults import catalogue
 from tenon.apis import labels
 from tests.e2e.conftest import NewPool
+from tests.e2e.other_worker import in_place_of
 from tests.e2e.pools import SMALL, WITHIN, Pool
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.sweeping import sweep
@@ -90,7 +91,6 @@ pytestmark = pytest.mark.skipif(PROGRAM is None, reason="needs Prometheus: apt-g
 @pytest.fixture(scope="module")
 def observed(worker: WorkerProcess, sandbox: Sandbox) -> Iterator[WorkerProcess]:
     """A worker in place of the usual one, whose counters begin at zero."""
-    assert worker.stop() == 0
     own = WorkerProcess(
         sandbox,
         "observed-worker",
@@ -98,13 +98,8 @@ def observed(worker: WorkerProcess, sandbox: Sandbox) -> Iterator[WorkerProcess]
         INTERRUPTION_QUEUE=sandbox.cluster_name,
         COST_INTERVAL="1m",  # or the lower bound would come after a quarter of an hour
     )
-    own.start()
-    try:
+    with in_place_of(worker, own):
         yield own
-    finally:
-        stopped = own.stop()
-        worker.start()
-    assert stopped == 0, f"see {own.log}"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

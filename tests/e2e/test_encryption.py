@@ -20,6 +20,7 @@ from activities.kubernetes.client import Kube
 from sandbox.cluster import Sandbox
 from sandbox.temporal import namespaces
 from tests.e2e.conftest import NewPool, Run
+from tests.e2e.other_worker import in_place_of
 from tests.e2e.pools import SMALL
 from tests.e2e.worker import Worker
 from tests.e2e.worker_pods import WorkerPods
@@ -58,7 +59,6 @@ def encrypting(worker: Worker, sandbox: Sandbox, keys: Path, namespace: str) -> 
     """A worker with keys, in place of the usual one."""
     if isinstance(worker, WorkerPods):
         pytest.skip("The test changes the file of the keys; a kubelet does that up to a minute after the Secret.")
-    assert worker.stop() == 0
     own = WorkerProcess(
         sandbox,
         "encrypting-worker",
@@ -66,13 +66,8 @@ def encrypting(worker: Worker, sandbox: Sandbox, keys: Path, namespace: str) -> 
         TEMPORAL_NAMESPACE=namespace,
         PAYLOAD_ENCRYPTION_CONFIG=str(keys),
     )
-    own.start()
-    try:
+    with in_place_of(worker, own):
         yield own
-    finally:
-        stopped = own.stop()
-        worker.start()
-    assert stopped == 0, f"see {own.log}"
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -11,7 +10,6 @@ from datetime import UTC, datetime
 import pytest
 import pytest_asyncio
 from temporalio.client import Client
-from temporalio.service import RPCError
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS, PODS
@@ -19,10 +17,10 @@ from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tenon.kube.timestamps import parse_instant
 from tenon.messages.node import Keep
-from tenon.node.state import NodeState, Stage
+from tenon.node.state import Stage
 from tenon.node.timeline import why_blocked
 from tests.e2e.conftest import MakePool, NewPool, Run
-from tests.e2e.lives import life_of
+from tests.e2e.lives import life_of, state_of
 from tests.e2e.pools import NAMESPACE, SMALL, Pool, condition
 from tests.e2e.worker import Worker
 from tests.workflows.waiting import until
@@ -33,20 +31,6 @@ from workflows.nodeclaim import NodeClaimWorkflow
 def life_id(sandbox: Sandbox, claim: str) -> str:
     """The id that operators type."""
     return f"nodeclaim/{sandbox.cluster_name}/{claim}"
-
-
-async def state_of(client: Client, sandbox: Sandbox, claim: str) -> NodeState:
-    """What a node's workflow answers; it is asked again until a worker answers in time."""
-    handle = client.get_workflow_handle_for(NodeClaimWorkflow.run, life_id(sandbox, claim))
-    states: list[NodeState] = []
-
-    async def is_answered() -> bool:
-        with contextlib.suppress(RPCError):  # no worker answered in time
-            states.append(await handle.query(NodeClaimWorkflow.status))
-        return bool(states)
-
-    await until(is_answered)
-    return states[0]
 
 
 async def together(tenon: Run, *commands: tuple[str, ...]) -> list[str]:

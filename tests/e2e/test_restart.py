@@ -15,15 +15,19 @@ from tests.workflows.waiting import until
 async def test_a_worker_killed_while_a_node_boots_goes_on_with_the_same_instance(
     make_pool: MakePool, worker: Worker
 ) -> None:
-    """Nothing is lost and nothing bought twice when both processes die between launch and registration."""
+    """Nothing is lost and nothing bought twice when both processes die between launch and registration.
+
+    A pod that comes meanwhile fits on the node that boots.
+    """
     pool = await make_pool(consolidate_after="1s", requirements=ROOMY)
-    await pool.deploy(2)
+    await pool.deploy(1)
 
     async def launched() -> bool:
         return any(condition(claim, "Launched").get("status") == "True" for claim in await pool.claims())
 
     await until(launched)
     assert worker.crash() != 0  # the parent process must see that the worker died
+    await pool.scale(2)
     worker.start()
     await pool.running(2)
     (claim,) = await pool.settled(1)

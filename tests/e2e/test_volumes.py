@@ -14,6 +14,7 @@ from activities.kubernetes.resources import NODES, PVCS, PVS, STORAGECLASSES, Re
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tests.e2e.conftest import MakePool, MakeWorker
+from tests.e2e.other_worker import in_place_of
 from tests.e2e.pools import NAMESPACE, ROOMY, SMALL, Object, Pool
 from tests.e2e.worker import Worker
 from tests.workflows.waiting import until
@@ -169,13 +170,9 @@ async def test_a_pod_without_its_volume_claim_is_reported_and_runs_once_it_exist
 @pytest.fixture
 def ignoring(worker: Worker, sandbox: Sandbox, make_worker: MakeWorker) -> Iterator[Worker]:
     """Another worker in place of the one of the tests: it ignores preferences."""
-    assert worker.stop() == 0
     other = make_worker(sandbox, "e2e-ignoring", PREFERENCE_POLICY="Ignore")
-    other.start()
-    yield other
-    stopped = other.stop()
-    worker.start()
-    assert stopped == 0, f"see {other.log}"
+    with in_place_of(worker, other):
+        yield other
 
 
 def rather_alone(pool: Pool) -> Object:
@@ -193,10 +190,16 @@ async def test_preferences_buy_nodes(make_pool: MakePool) -> None:
     assert len(await pool.claims()) == 2
 
 
-@pytest.mark.usefixtures("ignoring")
-async def test_ignored_preferences_buy_none(make_pool: MakePool) -> None:
-    """SET-03, SCH-015: PREFERENCE_POLICY=Ignore."""
+async def test_ignored_preferences_buy_none(ignoring: Worker, make_pool: MakePool) -> None:
+    """SET-03, SCH-015: PREFERENCE_POLICY=Ignore. The pods come while no worker runs, so that one plan has both."""
     pool = await make_pool(consolidate_after="Never", requirements=ROOMY)
+    assert ignoring.stop() == 0
     await pool.deploy(2, affinity=rather_alone(pool))
+
+    async def both_exist() -> bool:
+        return len(await pool.pods()) == 2
+
+    await until(both_exist)
+    ignoring.start()
     await pool.running(2)
     assert len(await pool.claims()) == 1

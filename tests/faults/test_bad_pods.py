@@ -16,10 +16,10 @@ from activities.kubernetes.resources import NODEPOOLS, PODS
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tests.e2e.conftest import MakePool, Run
+from tests.e2e.other_worker import in_place_of
 from tests.e2e.pools import KEY, NAMESPACE
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.admission import no_nodeclaim_with
-from tests.faults.other_worker import in_place_of
 
 FAULT = "tests.tenon.sh/engine-fault"
 CLOSED = "no such nodes before the audit"

@@ -12,9 +12,9 @@ from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from sandbox.faults.apiproxy import ApiProxy
 from tests.e2e.conftest import NewPool
+from tests.e2e.other_worker import in_place_of, in_thread
 from tests.e2e.pools import condition
 from tests.e2e.worker_process import WorkerProcess
-from tests.faults.other_worker import in_place_of
 from tests.workflows.waiting import until
 
 IAM_CALLS = (
@@ -39,7 +39,7 @@ async def isolated(
     iam.add_role_to_instance_profile(InstanceProfileName=PROFILE, RoleName=ROLE)
     own = WorkerProcess(sandbox, "isolated-worker", KUBECONFIG=str(api.kubeconfig), ISOLATED_VPC="true")
     try:
-        with in_place_of(worker, own):
+        async with in_thread(in_place_of(worker, own)):
             yield own
     finally:
         ec2.clear_faults()

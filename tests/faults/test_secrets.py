@@ -27,9 +27,9 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import EC2NODECLASSES, EVENTS, LEASES, NODECLAIMS, NODEPOOLS, NODES, Resource
 from sandbox.cluster import Sandbox
 from tests.e2e.conftest import NewPool
+from tests.e2e.other_worker import in_place_of
 from tests.e2e.pools import NAMESPACE, SMALL, Object, Pool
 from tests.e2e.worker_process import WorkerProcess
-from tests.faults.other_worker import in_place_of
 from tests.otlp_receiver import OtlpReceiver
 from tests.workflows.waiting import until
 

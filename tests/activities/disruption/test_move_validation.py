@@ -40,12 +40,13 @@ from tenon.record.origin import Origin
 from tenon.resources import parse_resources
 from tenon.rollout.revisions import class_key
 from tenon.rollout.versions import PoolPhase, PoolRollout
-from tenon.scheduling.model import Node, PlannedClaim
+from tenon.scheduling.engine import solve
+from tenon.scheduling.model import Node, PlannedClaim, Problem
 from tests.activities.disruption.counting import PREFIX, counted
 from tests.activities.disruption.disruption_setting import managed
 from tests.activities.disruption.move_setting import Setting, command, scripted
 from tests.activities.provisioning.fake_view import START, node_class, node_pool
-from tests.tenon.scheduling.builders import CATALOG, pod
+from tests.tenon.scheduling.builders import CATALOG, pod, pool
 
 
 @pytest.mark.parametrize(
@@ -189,6 +190,25 @@ async def test_dis03_a_drift_command_buys_nodes_of_the_template_of_now() -> None
     (replacement,) = result.instead.replacements
     assert replacement.body["metadata"]["annotations"][labels.NODEPOOL_HASH] == nodepool_hash(with_label("2"))
     assert result.instead.id == decided.id
+    assert result.why_instead == CHANGED
+
+
+@pytest.mark.parametrize("reason", [Reason.DRIFTED, Reason.UNDERUTILIZED])
+async def test_dis46_a_command_ends_if_a_node_may_not_leave_any_more_when_all_else_is_known(
+    monkeypatch: pytest.MonkeyPatch, reason: Reason
+) -> None:
+    """A person paused a rollout, or protected the node, while EC2 was asked for instance types."""
+    at = Setting("a")
+    (planned,) = solve(Problem([pod("a")], [pool(types=CATALOG)])).claims
+    other = command("a", reason=reason, kind="", replacements=(planned,))
+    monkeypatch.setattr(move_validation, "validated", lambda *_: Validation("its pods need others", other))
+    decided = replacing(planned_from(at.view.pools[0]), reason=reason)
+    hosts: list[DisruptionCommand] = []
+    monkeypatch.setattr(at.situations, "has_other_replacements", hosts.append)
+    assert await at.validator.validate(decided, {}, lambda: Validation("b")) == StepResult(failure="b")
+    assert hosts == [], "no node is kept for pods that do not come"
+    assert (await at.validator.validate(decided, {})).why_instead == "its pods need others"
+    assert len(hosts) == 1
 
 
 async def test_dis03_a_drift_command_of_a_rollout_buys_nodes_of_the_version_that_its_wave_gets_now() -> None:

@@ -230,6 +230,13 @@ async def test_dis12_dis13_only_if_empty_keeps_a_node_that_is_protected_by_now(s
     assert "deletionTimestamp" not in world.claim["metadata"]
 
 
+async def test_an_unused_replacement_leaves_although_its_nodepool_protects_its_nodes() -> None:
+    """Its command has failed, and emptiness never takes a node with the annotation."""
+    world = World().put_live()
+    world.claim["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] = "true"
+    assert (await run(world, only_if_empty=True, unused=True, reason="Empty")).cordoned
+
+
 async def test_dis12_an_annotation_that_comes_before_the_taint_keeps_the_node_and_the_taint_goes() -> None:
     world = World().put_live()
 

@@ -243,15 +243,18 @@ async def test_a_nodeclaim_may_ask_for_what_a_plan_bought_it_on_although_ec2_ref
     of = shortage()
 
     def refused_meanwhile(problem: Problem, expired: Expired) -> Plan:
+        refused = Backoff(of.at.now + UNAVAILABLE_FOR, of.at.now, 1)
         of.at.batcher.refusals.replace_unavailable(
-            {OfferingKey(labels.ON_DEMAND, name, "us-west-2a"): Backoff(of.at.now + UNAVAILABLE_FOR) for name in SMALL}
+            {OfferingKey(labels.ON_DEMAND, name, "us-west-2a"): refused for name in SMALL}
         )
         return solve_with_buffers(problem, expired)
 
     of.at.restart(Solver(refused_meanwhile))
     assert (await of.plan())[0] == "c6g.large"
     (body,) = of.at.kube.objects.values()
-    assert body["metadata"]["annotations"].get(labels.UNAVAILABLE_OFFERINGS, "") == ""
+    assert body["metadata"]["annotations"][labels.UNAVAILABLE_OFFERINGS] == "", (
+        "the launch avoids nothing that it knows"
+    )
 
 
 async def test_a_pod_that_says_that_it_does_not_wait_gets_its_node_at_once() -> None:

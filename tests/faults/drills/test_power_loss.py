@@ -28,6 +28,7 @@ from tenon.kube.timestamps import parse_instant
 from tenon.messages.base import ActivityName
 from tests.e2e.conftest import MakePool
 from tests.e2e.histories import kind, runs_of
+from tests.e2e.other_worker import in_thread, without
 from tests.e2e.pools import KEY, NAMESPACE, SMALL, Pool
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.conftest import Observe
@@ -75,8 +76,8 @@ class Machines:
 @pytest_asyncio.fixture(loop_scope="session")
 async def machines(sandbox: Sandbox, kube: Kube, worker: WorkerProcess, api: ApiProxy) -> AsyncIterator[Machines]:
     """Two replicas in place of the package's worker, which is started again afterwards."""
-    assert await asyncio.to_thread(worker.stop) == 0
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(in_thread(without(worker)))
         own = stack.enter_context(ApiProxy.start(sandbox))
         result = []
         for number, proxy in enumerate((api, own)):
@@ -91,7 +92,6 @@ async def machines(sandbox: Sandbox, kube: Kube, worker: WorkerProcess, api: Api
         finally:
             for item in result:
                 await item.remove()
-            await asyncio.to_thread(worker.start)
 
 
 async def waiting(kube: Kube, pool: Pool, count: int = PODS_WAITING) -> set[str]:
@@ -266,8 +266,7 @@ async def test_a_call_that_is_lost_on_its_way_to_the_leader_is_retried_within_a_
     """Something between the leader and Temporal loses power, so Temporal takes the question for delivered."""
     pool = await make_pool(requirements=SMALL)
     loss = Loss("PollActivityTaskQueue", ActivityName.AWAIT_BATCH.encode())
-    assert await asyncio.to_thread(worker.stop) == 0
-    async with front(sandbox.temporal_address, loss=loss) as address:
+    async with in_thread(without(worker)), front(sandbox.temporal_address, loss=loss) as address:
         leader = replica(sandbox, api, 0, TEMPORAL_ADDRESS=address).worker
         try:
             async with observe(pool) as observations:
@@ -296,7 +295,6 @@ async def test_a_call_that_is_lost_on_its_way_to_the_leader_is_retried_within_a_
         finally:
             if leader.running:
                 await asyncio.to_thread(leader.stop)
-            await asyncio.to_thread(worker.start)
 
 
 async def test_a_leader_that_alone_is_cut_off_from_temporal_hands_over(

@@ -29,6 +29,7 @@ from sandbox import kubeconfig
 from sandbox.cluster import Sandbox
 from sandbox.faults.apiproxy import ApiProxy
 from sandbox.ports import free_ports
+from tests.e2e.other_worker import in_thread, without
 from tests.e2e.pools import NAMESPACE, WITHIN, Pool, clear, leaving
 from tests.e2e.upstream import LEASE, Karpenter
 from tests.e2e.worker_process import WorkerProcess, environment
@@ -94,15 +95,17 @@ def karpenters_process(sandbox: Sandbox) -> Autoscaler:
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def cluster(sandbox: Sandbox, kube: Kube, worker: WorkerProcess) -> AsyncIterator[Cluster]:
     """Karpenter leads, Tenon stands by, and three nodes have pods."""
-    assert await asyncio.to_thread(worker.stop) == 0
-    process = await asyncio.to_thread(karpenters_process, sandbox)
     tenons = WorkerProcess(sandbox, "switched-worker", replica=1)
-    karpenter = Deployed(kube, kwok.NAME, kwok.NAME, process.start, process.stop)
     tenon = Deployed(kube, "tenon", "tenon", tenons.start, tenons.stop)
     pool = Pool(kube, sandbox, f"takeover-{datetime.now(UTC):%H%M%S}")
     nodes = Karpenter(kube, sandbox, pool)
-    cluster = Cluster(kube, sandbox, nodes, karpenter, tenon)
-    try:
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(clear, pool)  # last, because the usual worker ends the nodes
+        await stack.enter_async_context(in_thread(without(worker)))
+        process = await asyncio.to_thread(karpenters_process, sandbox)
+        karpenter = Deployed(kube, kwok.NAME, kwok.NAME, process.start, process.stop)
+        cluster = Cluster(kube, sandbox, nodes, karpenter, tenon)
+        stack.push_async_callback(kube.delete, LEASES, LEASE, namespace=kwok.NAME)
         await nodes.set_up()
         claims = await asyncio.gather(*(nodes.node(f"n{number}") for number in range(NODES_BEFORE)))
         for number, claim in enumerate(claims):
@@ -117,10 +120,6 @@ async def cluster(sandbox: Sandbox, kube: Kube, worker: WorkerProcess) -> AsyncI
             await until(lambda: _stands_by(tenons), within=WITHIN)
             yield cluster
             await kube.delete(CONFIGMAPS, MEMORY, namespace="tenon")
-    finally:
-        await kube.delete(LEASES, LEASE, namespace=kwok.NAME)
-        await asyncio.to_thread(worker.start)
-        await clear(pool)
 
 
 def through(proxy: ApiProxy, sandbox: Sandbox) -> Path:

@@ -8,7 +8,7 @@ import json
 import ssl
 from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from http.client import HTTPSConnection
 from typing import Any
@@ -24,6 +24,7 @@ from sandbox.cluster import Sandbox
 from sandbox.faults.apiproxy import ApiProxy
 from tenon.apis.versions.definitions import NAMES, trusted_authorities
 from tests.e2e.conftest import MakePool
+from tests.e2e.other_worker import in_thread, without
 from tests.e2e.pools import SMALL, Pool
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.conftest import Observe
@@ -53,8 +54,8 @@ class Replicas:
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def replicas(sandbox: Sandbox, kube: Kube, worker: WorkerProcess, api: ApiProxy) -> AsyncIterator[Replicas]:
     """Two replicas in place of the package's worker, which is started again afterwards."""
-    assert await asyncio.to_thread(worker.stop) == 0
-    with ExitStack() as stack:
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(in_thread(without(worker)))
         own = stack.enter_context(ApiProxy.start(sandbox))
         ports = [int(sandbox.worker_env(number)["WEBHOOK_PORT"]) for number in (0, 1)]
         url = f"https://127.0.0.1:{stack.enter_context(service(ports))}"
@@ -72,7 +73,6 @@ async def replicas(sandbox: Sandbox, kube: Kube, worker: WorkerProcess, api: Api
                 item.api.release()
                 if item.worker.running:
                     await asyncio.to_thread(item.worker.stop)
-            await asyncio.to_thread(worker.start)
 
 
 async def claimed(pool: Pool, count: int) -> None:

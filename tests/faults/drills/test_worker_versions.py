@@ -20,6 +20,7 @@ from sandbox.cluster import Sandbox
 from tenon.messages.node import Poke
 from tests.e2e.conftest import MakePool
 from tests.e2e.histories import fault_of
+from tests.e2e.other_worker import without
 from tests.e2e.pools import NAMESPACE, SMALL, Pool
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.drills.test_rolling import EXTRA_STEP, other_version
@@ -96,9 +97,13 @@ async def test_nodes_pass_to_another_version_and_back_and_none_fails_or_waits(
     pool = await make_pool(consolidate_after="Never", requirements=SMALL)
     code = other_version(tmp_path / "b")
     pods = FLEET
-    with versioned(sandbox, "a", 1) as first, versioned(sandbox, "b", 2) as second:
+    with (
+        versioned(sandbox, "a", 1) as first,
+        versioned(sandbox, "b", 2) as second,
+        contextlib.ExitStack() as replaced,
+    ):
         first.start()
-        assert worker.stop() == 0
+        replaced.enter_context(without(worker))
         await asyncio.gather(pool.deploy(FLEET, "web"), pool.deploy(GUARDED, "guarded"))
         await asyncio.gather(pool.running(FLEET, "web", within=400), pool.running(GUARDED, "guarded", within=400))
         budget = await pool.protect("guarded")
@@ -134,7 +139,7 @@ async def test_nodes_pass_to_another_version_and_back_and_none_fails_or_waits(
             )
         await pool.kube.delete(PDBS, budget, namespace=NAMESPACE)
         await pool.running(GUARDED, "guarded", within=300)
-        worker.start()
+        replaced.close()
         assert await asyncio.to_thread(first.stop) == 0
     runs, result = await faults(client, pool)
     print(f"{runs} runs, faults: {result}")

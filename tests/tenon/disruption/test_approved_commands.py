@@ -15,7 +15,7 @@ from tenon.apis.reasons import Reason
 from tenon.disruption.commands.command_messages import to_message
 from tenon.disruption.freezes.freeze import Freeze
 from tenon.disruption.situation import Situation
-from tenon.disruption.validation import Validation, changed_pool, validated, validated_empty, why_overtaken
+from tenon.disruption.validation import Validation, changed_pool, overtaken, validated, validated_empty
 from tenon.evolve import evolve
 from tenon.messages.base import REBOOT
 from tenon.messages.disruption import DisruptionCommand, Replacement
@@ -275,9 +275,9 @@ def test_an_approved_command_waits_if_others_started_while_it_was_checked() -> N
     message = to_message(command, details=state.model.details)
     (own,) = nodes_of(command)
     (other,) = {node.claim for node in state.nodes} - {own}
-    assert why_overtaken(message, state) == ""
-    overtaken = replace(state, under_command=frozenset({other}))
-    assert why_overtaken(message, overtaken) == "the budgets of NodePool default do not allow it any more"
+    assert overtaken(message, state) == Validation()
+    full = Validation("the budgets of NodePool default do not allow it any more", is_full=True)
+    assert overtaken(message, replace(state, under_command=frozenset({other}))) == full
     under_another = replace(state, under_command=frozenset({own}))
-    assert why_overtaken(message, under_another) == f"NodeClaim {own}: an open disruption command removes it"
-    assert why_overtaken(message, replace(state, nodes=[])) == f"NodeClaim {own} is gone"
+    assert overtaken(message, under_another) == Validation(f"NodeClaim {own}: an open disruption command removes it")
+    assert overtaken(message, replace(state, nodes=[])) == Validation(f"NodeClaim {own} is gone")
