@@ -65,11 +65,11 @@ class PlanDecision:
     lacked_quotas: frozenset[OfferingKey] = frozenset()
     """The offerings for which quotas have no room, and that pods without a place could use."""
     next_attempts: Mapping[OfferingKey, datetime] = field(default_factory=dict)
-    """The offerings that the plan did without, each with the time from which a NodeClaim may ask EC2 for it again."""
+    """By offering that the plan avoids, the time from which a NodeClaim may ask EC2 for it again."""
 
     @property
     def avoided(self) -> UnavailableOfferings:
-        """The offerings that the plan did without, because EC2 refused them."""
+        """The offerings that the plan avoids, because EC2 refused them or takes them back."""
         return UnavailableOfferings(self.next_attempts)
 
     @property

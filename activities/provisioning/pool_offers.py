@@ -38,10 +38,10 @@ class PoolOffers:
     refused: RefusedClaims
     """The NodeClaims that EC2 refuses because of their EC2NodeClass."""
     next_attempts: Mapping[OfferingKey, datetime]
-    """The offerings that the instance types lack, each with the time from which a NodeClaim may ask EC2 for it again.
+    """By offering that plans avoid, the time from which a NodeClaim may ask EC2 for it again.
 
-    They were read together. A refusal that ends while the engine solves is one of the plan, or a type would be neither
-    on sale nor refused, and a far dearer one would pass for the usual one.
+    The instance types leave out exactly these offerings. A refusal that ends while the engine solves still counts for
+    the plan. Otherwise a type would be neither on sale nor refused, and a far more expensive one would seem usual.
     """
 
     @property

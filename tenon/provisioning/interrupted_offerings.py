@@ -1,4 +1,4 @@
-"""The offerings that EC2 is taking back, as the NodeClaims that leave for it say.
+"""Finds the offerings that EC2 takes back, by the reasons that interrupted NodeClaims record.
 
 The replica that reads a notice also reports the offering to the provisioner's workflow, which passes it to later plans.
 But the deletion of the NodeClaim is seen at once, and the batch of other pods may close before the report arrives. Its
