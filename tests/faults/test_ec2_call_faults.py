@@ -7,7 +7,7 @@ from collections import Counter
 
 from sandbox.ec2.client import Ec2Admin
 from tests.e2e.conftest import MakePool
-from tests.e2e.pools import SMALL
+from tests.e2e.pools import SMALL, Pool
 from tests.faults.conftest import Observe
 from tests.workflows.waiting import until
 
@@ -40,11 +40,7 @@ async def test_80_launches_and_terminations_while_a_tenth_of_the_calls_fails(
             assert observations.bought(pool) == (wave + 1) * EACH
             await pool.scale(0, app)
 
-            async def all_ended() -> bool:
-                instances = await asyncio.to_thread(pool.instances)
-                return all(item["state"] == "terminated" for item in instances) and not await pool.claims()
-
-            await until(all_ended, within=WITHIN)
+            await _all_ended(pool)
         calls = ec2.calls()
         ec2.clear_faults()
         failed = Counter(call["error"] for call in calls)
@@ -52,3 +48,19 @@ async def test_80_launches_and_terminations_while_a_tenth_of_the_calls_fails(
         hit = {call["action"] for call in calls if call["error"] == "RequestTimeout"}
         assert hit >= CHANGES, "no answer to a change was lost"
     assert observations.bought(pool) == WAVES * EACH
+
+
+async def _all_ended(pool: Pool) -> None:
+    """Wait until the pool has no NodeClaim and no instance that lives; a failure names those that are left."""
+    remaining: list[str] = []
+
+    async def nothing_left() -> bool:
+        instances = await asyncio.to_thread(pool.instances)
+        remaining[:] = [f"{item['id']} is {item['state']}" for item in instances if item["state"] != "terminated"]
+        remaining.extend(f"NodeClaim {claim['metadata']['name']} is left" for claim in await pool.claims())
+        return not remaining
+
+    try:
+        await until(nothing_left, within=WITHIN)
+    except TimeoutError:
+        raise AssertionError("; ".join(remaining)) from None
