@@ -3,6 +3,7 @@
 pytest_plugins = [
     "tests.fuzzing",
     "tests.machine_lock",
+    "tests.machine_overload",
     "tests.temporal_fixture",
     "tests.sandbox_fixture",
     "tests.time_limit",

@@ -17,11 +17,27 @@ MEAN_OF = 20
 FEW = 3
 """How many loops `slowness` takes."""
 MAX_SLOWNESS = 5.0
+MEMORY = 2**30
+"""How many bytes `memory_slowness` uses for a moment: about as many as a sandbox."""
+PAGE = 4096
+MEMORY_REFERENCE_SECONDS = 2.0
+"""What they take at most on a machine that counts as 1. It took 1 s in a good hour, and 6 s in a bad one."""
 
 
-def slowness() -> float:
+def slowness(loops: int = FEW) -> float:
     """Return how many times longer this machine takes now: from 1 to `MAX_SLOWNESS`. Measuring takes a moment."""
-    return min(max(1.0, mean_loop_seconds(FEW) / REFERENCE_SECONDS), MAX_SLOWNESS)
+    return min(max(1.0, mean_loop_seconds(loops) / REFERENCE_SECONDS), MAX_SLOWNESS)
+
+
+def memory_slowness() -> float:
+    """Return how many times longer new memory takes than on a machine that counts as 1: at least 1.
+
+    The host of a virtual machine may be short of memory. Loops that stay in the processor's cache do not show it.
+    """
+    began = time.perf_counter()
+    memory = bytearray(MEMORY)
+    memory[::PAGE] = bytes(MEMORY // PAGE)  # one byte in each page, so that the machine has to provide it
+    return max(1.0, (time.perf_counter() - began) / MEMORY_REFERENCE_SECONDS)
 
 
 def patiently(seconds: float) -> Iterator[None]:

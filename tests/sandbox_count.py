@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from tests.machine_speed import REFERENCE_SECONDS, mean_loop_seconds
+from tests.machine_speed import REFERENCE_SECONDS, mean_loop_seconds, memory_slowness
 
 PER_CORE = 3.5
 """Sandboxes for each core of a machine that is as fast as `tests.machine_speed` expects, and does nothing else.
@@ -21,16 +21,16 @@ GIB_EACH = 2.0
 """A sandbox, its worker and its test process take about 1.3 GiB; tests that start a second worker take more."""
 
 
-def sandbox_count(cores: int, loop_seconds: float, memory_gib: float) -> int:
-    """Return how many sandboxes fit. ``loop_seconds``: how long the loop takes here."""
-    speed = min(1.0, REFERENCE_SECONDS / loop_seconds)
+def sandbox_count(cores: int, loop_seconds: float, memory_gib: float, memory_slowness: float = 1.0) -> int:
+    """Return how many sandboxes fit. ``loop_seconds`` and ``memory_slowness``: as `tests.machine_speed` measures."""
+    speed = min(1.0, REFERENCE_SECONDS / loop_seconds, 1.0 / memory_slowness)
     return max(FEWEST, min(round(PER_CORE * cores * speed), int(memory_gib / GIB_EACH)))
 
 
 def main() -> None:
     """Measure this machine, and print the number."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    print(sandbox_count(os.cpu_count() or 1, mean_loop_seconds(), memory))
+    print(sandbox_count(os.cpu_count() or 1, mean_loop_seconds(), memory, memory_slowness()))
 
 
 if __name__ == "__main__":

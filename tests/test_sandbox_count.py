@@ -26,5 +26,10 @@ def test_a_slow_machine_or_one_with_little_memory_gets_fewer(
     assert sandbox_count(cores, times_slower * REFERENCE_SECONDS, memory) == expected
 
 
+def test_a_machine_with_slow_memory_gets_fewer() -> None:
+    assert sandbox_count(2, REFERENCE_SECONDS, 24, memory_slowness=1.4) == 5
+    assert sandbox_count(2, REFERENCE_SECONDS, 24, memory_slowness=9.0) == FEWEST
+
+
 def test_waits_are_never_shorter_than_written_and_end() -> None:
     assert 1.0 <= slowness() <= MAX_SLOWNESS

@@ -1,0 +1,66 @@
+"""Lets only a few tests on sandboxes begin while the machine is overloaded.
+
+A virtual machine may do a tenth of its usual work for a quarter of an hour, because its host is short of memory. Then
+API servers answer later than any client waits, and tests fail without a fault of the product. Few tests at a time use
+the processor as fully as many do, and each gets its answers sooner.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.machine_speed import slowness
+from tests.sandbox_count import FEWEST
+
+OVERLOADED = 4.0
+"""How many times longer than usual a loop takes on a machine that is overloaded."""
+MAX_WAIT = 900.0
+"""How many seconds a test waits at most for others to end."""
+POLL_SECONDS = 5.0
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # outside pytest-timeout, so that waiting does not count
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    on_sandbox = item.config.getoption("sandbox") in ("only", "drills")
+    if "PYTEST_XDIST_WORKER" not in os.environ or item.config.cache is None or not on_sandbox:
+        return (yield)
+    with turn(item.config.cache.mkdir("machine"), _is_overloaded):
+        return (yield)
+
+
+def _is_overloaded() -> bool:
+    return slowness(loops=1) >= OVERLOADED
+
+
+@contextmanager
+def turn(folder: Path, is_overloaded: Callable[[], bool], poll_seconds: float = POLL_SECONDS) -> Iterator[None]:
+    """Begin when the machine is not overloaded, or when fewer than `FEWEST` tests run that began although it was."""
+    end = time.monotonic() + MAX_WAIT
+    while is_overloaded() and time.monotonic() < end:
+        with _free_turn(folder) as is_free:
+            if is_free:
+                yield
+                return
+        time.sleep(poll_seconds)
+    yield
+
+
+@contextmanager
+def _free_turn(folder: Path) -> Iterator[bool]:
+    """Hold a turn that no other test has, and say whether there was one."""
+    for number in range(FEWEST):
+        with open(folder / f"turn-{number}", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield True
+            return
+    yield False
