@@ -2,8 +2,8 @@
 
 pytest_plugins = [
     "tests.fuzzing",
-    "tests.machine_lock",
     "tests.machine_overload",
+    "tests.machine_lock",
     "tests.temporal_fixture",
     "tests.sandbox_fixture",
     "tests.time_limit",

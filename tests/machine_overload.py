@@ -3,6 +3,9 @@
 A virtual machine may do a tenth of its usual work for a quarter of an hour, because its host is short of memory. Then
 API servers answer later than any client waits, and tests fail without a fault of the product. Few tests at a time use
 the processor as fully as many do, and each gets its answers sooner.
+
+This plugin comes before `tests.machine_lock` in `tests/conftest.py`, so that its hook is the inner one: a test that
+waits for those that must be alone takes no turn from them.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,6 +27,8 @@ OVERLOADED = 4.0
 MAX_WAIT = 900.0
 """How many seconds a test waits at most for others to end."""
 POLL_SECONDS = 5.0
+_FIRST_START = pytest.StashKey[ExitStack]()
+"""Of this process, until its sandbox has started."""
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # outside pytest-timeout, so that waiting does not count
@@ -31,8 +36,24 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     on_sandbox = item.config.getoption("sandbox") in ("only", "drills")
     if "PYTEST_XDIST_WORKER" not in os.environ or item.config.cache is None or not on_sandbox:
         return (yield)
-    with turn(item.config.cache.mkdir("machine"), _is_overloaded):
+    folder = item.config.cache.mkdir("machine")
+    with ExitStack() as start:
+        if _FIRST_START not in item.config.stash:
+            item.config.stash[_FIRST_START] = start
+            start.enter_context(starting(folder))
+        with turn(folder, _is_overloaded):
+            return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    try:
         return (yield)
+    finally:
+        if fixturedef.argname == "sandbox" and _FIRST_START in request.config.stash:
+            request.config.stash[_FIRST_START].close()
 
 
 def _is_overloaded() -> bool:
@@ -40,16 +61,23 @@ def _is_overloaded() -> bool:
 
 
 @contextmanager
+def starting(folder: Path) -> Iterator[None]:
+    """Start one sandbox at a time. All at once would be started before the first shows how much the machine can do."""
+    with open(folder / "start", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
 def turn(folder: Path, is_overloaded: Callable[[], bool], poll_seconds: float = POLL_SECONDS) -> Iterator[None]:
-    """Begin when the machine is not overloaded, or when fewer than `FEWEST` tests run that began although it was."""
+    """Begin while fewer than `FEWEST` tests run, or if the machine is not overloaded."""
     end = time.monotonic() + MAX_WAIT
-    while is_overloaded() and time.monotonic() < end:
+    while True:
         with _free_turn(folder) as is_free:
-            if is_free:
+            if is_free or not is_overloaded() or time.monotonic() > end:
                 yield
                 return
         time.sleep(poll_seconds)
-    yield
 
 
 @contextmanager

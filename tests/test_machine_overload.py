@@ -1,4 +1,4 @@
-"""Tests begin one after the other on a machine that is overloaded."""
+"""Few tests at a time begin on a machine that is overloaded."""
 
 from __future__ import annotations
 
@@ -12,18 +12,10 @@ from tests.sandbox_count import FEWEST
 from tests.workflows.waiting import until
 
 
-def overloaded() -> bool:
-    """Say that the machine is overloaded."""
-    return True
-
-
-async def test_a_few_tests_begin_on_an_overloaded_machine_and_the_next_waits_until_one_ends(tmp_path: Path) -> None:
-    measured = threading.Event()
-    begun = threading.Event()
+async def test_a_test_begins_on_an_overloaded_machine_when_one_of_few_others_ends(tmp_path: Path) -> None:
+    measured, begun = threading.Event(), threading.Event()
 
     def is_overloaded() -> bool:
-        if measured.is_set():  # the second time, so all turns were taken the first time
-            waited.set()
         measured.set()
         return True
 
@@ -31,34 +23,33 @@ async def test_a_few_tests_begin_on_an_overloaded_machine_and_the_next_waits_unt
         with turn(tmp_path, is_overloaded, poll_seconds=0.01):
             begun.set()
 
-    waited = threading.Event()
-
-    async def has_waited() -> bool:
-        return waited.is_set()
+    async def has_measured() -> bool:
+        return measured.is_set()
 
     async def has_begun() -> bool:
         return begun.is_set()
 
     with ThreadPoolExecutor() as threads, ExitStack() as turns:
         for _ in range(FEWEST - 1):
-            turns.enter_context(turn(tmp_path, overloaded))
-        with turn(tmp_path, overloaded):
+            turns.enter_context(turn(tmp_path, is_overloaded))
+        with turn(tmp_path, is_overloaded):
+            assert not measured.is_set(), "the first need no measurement"
             threads.submit(begin)
-            await until(has_waited)
+            await until(has_measured)
             assert not begun.is_set()
         await until(has_begun)
 
 
 def test_all_tests_begin_at_once_on_a_machine_that_is_not_overloaded(tmp_path: Path) -> None:
     with ExitStack() as turns:
-        for _ in range(FEWEST + 1):
+        for _ in range(FEWEST + 2):
             turns.enter_context(turn(tmp_path, lambda: False))
 
 
-async def test_a_test_that_waits_begins_when_the_machine_is_not_overloaded_any_more(tmp_path: Path) -> None:
+def test_a_test_that_waits_begins_when_the_machine_is_not_overloaded_any_more(tmp_path: Path) -> None:
     answers = iter([True, True, False])
     with ExitStack() as turns:
         for _ in range(FEWEST):
-            turns.enter_context(turn(tmp_path, overloaded))
+            turns.enter_context(turn(tmp_path, lambda: True))
         with turn(tmp_path, lambda: next(answers), poll_seconds=0.0):
             assert next(answers, None) is None, "it began while the machine was overloaded"
