@@ -24,9 +24,9 @@ MEMORY_REFERENCE_SECONDS = 2.0
 """What they take at most on a machine that counts as 1. It took 1 s in a good hour, and 6 s in a bad one."""
 
 
-def slowness(loops: int = FEW) -> float:
+def slowness() -> float:
     """Return how many times longer this machine takes now: from 1 to `MAX_SLOWNESS`. Measuring takes a moment."""
-    return min(max(1.0, mean_loop_seconds(loops) / REFERENCE_SECONDS), MAX_SLOWNESS)
+    return min(max(1.0, mean_loop_seconds(FEW) / REFERENCE_SECONDS), MAX_SLOWNESS)
 
 
 def memory_slowness() -> float:
