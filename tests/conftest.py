@@ -2,11 +2,11 @@
 
 pytest_plugins = [
     "tests.fuzzing",
+    "tests.time_limit",
     "tests.machine_overload",
     "tests.machine_lock",
     "tests.temporal_fixture",
     "tests.sandbox_fixture",
-    "tests.time_limit",
     "tests.file_order",
     "tests.audit",
     "tests.costs",

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests.sandbox_count import FEWEST
+from tests.time_limit import latest_start
 
 OVERLOADED = 6.0
 """How many threads for each core run or wait for it, on average over a minute, on a machine that is overloaded."""
@@ -32,8 +33,9 @@ _FIRST_START = pytest.StashKey[ExitStack]()
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # outside pytest-timeout, so that waiting does not count
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    on_sandbox = item.config.getoption("sandbox") in ("only", "drills")
-    if "PYTEST_XDIST_WORKER" not in os.environ or item.config.cache is None or not on_sandbox:
+    is_on_sandbox = item.config.getoption("sandbox") in ("only", "drills")
+    has_neighbors = "PYTEST_XDIST_WORKER" in os.environ
+    if item.config.cache is None or not is_on_sandbox or not has_neighbors:
         return (yield)
     folder = item.config.cache.mkdir("machine")
     with ExitStack() as start:
@@ -69,14 +71,17 @@ def starting(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def turn(folder: Path, is_overloaded: Callable[[], bool], poll_seconds: float = POLL_SECONDS) -> Iterator[None]:
-    """Begin while fewer than `FEWEST` tests run, or if the machine is not overloaded."""
-    end = time.monotonic() + MAX_WAIT
+    """Begin while fewer than `FEWEST` tests run, or if the machine is not overloaded.
+
+    A test that must not begin any more, because the time of the run is over, does not wait either.
+    """
+    end = min(time.time() + MAX_WAIT, latest_start())
     while True:
         with _free_turn(folder) as is_free:
-            if is_free or not is_overloaded() or time.monotonic() > end:
+            if is_free or not is_overloaded() or time.time() > end:
                 yield
                 return
-        time.sleep(poll_seconds)
+        time.sleep(poll_seconds)  # nothing reports that a load has fallen, or that one of several locks is free
 
 
 @contextmanager

@@ -18,9 +18,14 @@ UNTIL = "TENON_TESTS_UNTIL"
 REASON = "the time of the run is over"
 
 
+def latest_start() -> float:
+    """Return the second, since the epoch, after which no test begins; infinity if none is set."""
+    return float(os.environ.get(UNTIL) or "inf")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if time.time() > float(os.environ.get(UNTIL) or "inf"):
+    if time.time() > latest_start():
         pytest.skip(REASON)
 
 

@@ -23,7 +23,7 @@ class Supply:
     """What the NodePools can buy: as usual, and in the version that a rollout gives to the nodes of its wave."""
 
     def __init__(self, usual: Overlaid, waves: Overlaid, next_attempts: Mapping[OfferingKey, datetime]) -> None:
-        """``next_attempts``: by offering that both leave out, the time when Tenon asks EC2 for it again."""
+        """``next_attempts``: the offerings that both leave out, and when Tenon asks EC2 for each again."""
         self.usual = usual
         self.waves = waves
         self.next_attempts = next_attempts

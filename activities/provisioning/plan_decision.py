@@ -65,7 +65,7 @@ class PlanDecision:
     lacked_quotas: frozenset[OfferingKey] = frozenset()
     """The offerings for which quotas have no room, and that pods without a place could use."""
     next_attempts: Mapping[OfferingKey, datetime] = field(default_factory=dict)
-    """By offering that the plan avoids, the time from which a NodeClaim may ask EC2 for it again."""
+    """The offerings that the plan avoids, and when a NodeClaim may ask EC2 for each again."""
 
     @property
     def avoided(self) -> UnavailableOfferings:

@@ -38,7 +38,7 @@ class PoolOffers:
     refused: RefusedClaims
     """The NodeClaims that EC2 refuses because of their EC2NodeClass."""
     next_attempts: Mapping[OfferingKey, datetime]
-    """By offering that plans avoid, the time from which a NodeClaim may ask EC2 for it again.
+    """The offerings that plans avoid, and when a NodeClaim may ask EC2 for each again.
 
     The instance types leave out exactly these offerings. A refusal that ends while the engine solves still counts for
     the plan. Otherwise a type would be neither on sale nor refused, and a far more expensive one would seem usual.
