@@ -37,6 +37,7 @@ from tenon.provisioning.cost_limits import PoolOfferingPrices
 from tenon.provisioning.overlays import PoolTypes
 from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.static_capacity import usable_static_pools
+from tenon.rollout.revisions import class_key
 from tenon.scheduling.model import InstanceType
 from worker.cache.changes import Change
 from worker.cache.cluster import ClusterCache
@@ -166,6 +167,8 @@ class InstanceTypeMetricsController(Controller):
         """What the NodePools sell whose types can be read: one class that cannot must not hide the others (N15-052)."""
         pools_with_types: list[tuple[NodePool, Sequence[InstanceType]]] = []
         for pool in pools:
+            if self._view.node_class(class_key(pool)) is None:
+                continue  # it went while those before it were read
             with contextlib.suppress(EC2Error):  # the caller raises the first
                 pools_with_types += await self._types_by_pool([pool])
         return pools_with_types

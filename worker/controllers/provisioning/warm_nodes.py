@@ -358,7 +358,7 @@ class WarmNodeController(Controller):
             )
         for number in range(min(needed.missing, backoff.allowed_creations(clock()))):
             pool = self._launching(name)
-            if pool is None or self._purchases.cannot_buy(pool) or refill(pool, warm_nodes).missing <= number:
+            if pool is None or refill(pool, warm_nodes).missing <= number:
                 return
             if not await self._purchases.buy(pool, self._backoffs.of(pool)):
                 return

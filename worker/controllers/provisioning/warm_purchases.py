@@ -74,6 +74,8 @@ class WarmPurchases:
 
     async def _create(self, pool: NodePool, backoff: LaunchBackoff, bought: list[str]) -> str:
         """Create a NodeClaim, and add its name to ``bought``. Returns the name; empty if nothing can be bought."""
+        if self.cannot_buy(pool):  # its class may have gone while others had their turns
+            return ""
         name = pool.metadata.name
         try:
             overlaid = await instance_types_by_pool(self._view, self._types, [pool])

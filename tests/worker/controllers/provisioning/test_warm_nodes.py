@@ -202,6 +202,24 @@ async def test_a_number_that_is_corrected_between_two_purchases_ends_them(monkey
     assert warm.creations() == 1
 
 
+@pytest.mark.usefixtures("no_threads")
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+async def test_a_class_that_goes_while_others_have_their_turn_ends_a_purchase(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The controller goes on, and its log says why it buys none."""
+    warm = KeptWarm(monkeypatch, "stopped", count="2", cost=100.0)
+    async with in_background(warm.controller.run()):
+        async with warm.turns.next(limits_cost=True):
+            await asyncio.sleep(60)
+            warm.cache.nodeclasses.on_event("default", None)
+        await asyncio.sleep(1)
+        assert warm.creations() == 0
+        assert "A NodePool lacks warm nodes" in caplog.messages
+        assert "Traceback" not in caplog.text
+
+
 class CorrectingEc2(RefusingEc2):
     """EC2, which is asked about an instance while the user corrects the NodePool."""
 
