@@ -1,8 +1,8 @@
 """Lets only a few tests on sandboxes begin while the machine is overloaded.
 
-A virtual machine may do a tenth of its usual work for a quarter of an hour, because its host is short of memory. Then
-API servers answer later than any client waits, and tests fail without a fault of the product. Few tests at a time use
-the processor as fully as many do, and each gets its answers sooner.
+A virtual machine may do a tenth of its usual work for a quarter of an hour, because its host provides pages of memory
+slowly. Then API servers answer later than any client waits, and tests fail without a fault of the product. Few tests
+at a time use the processor as fully as many do, and each gets its answers sooner.
 
 This plugin comes before `tests.machine_lock` in `tests/conftest.py`, so that its hook is the inner one: a test that
 waits for those that must be alone takes no turn from them.

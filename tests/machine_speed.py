@@ -32,7 +32,7 @@ def slowness() -> float:
 def memory_slowness() -> float:
     """Return how many times longer new memory takes than on a machine that counts as 1: at least 1.
 
-    The host of a virtual machine may be short of memory. Loops that stay in the processor's cache do not show it.
+    The host of a virtual machine may provide pages slowly. Loops that stay in the processor's cache do not show it.
     """
     began = time.perf_counter()
     memory = bytearray(MEMORY)

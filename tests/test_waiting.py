@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
+import aiohttp
 import pytest
 
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError, ApiUnreachableError
 from activities.kubernetes.resources import NODEPOOLS
+from activities.kubernetes.transport import Transport
 from tests.activities.kubernetes.fake_api import FakeApi, http_handler, serve
 from tests.watching_kube import WatchingKube
 from tests.workflows import waiting
@@ -120,3 +125,36 @@ async def test_a_client_of_a_cluster_hears_of_changes_also_after_its_watch_broke
             return len(pools) >= 2
 
         await until(two)
+
+
+async def test_a_client_of_tests_waits_ten_times_longer_than_the_product(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[aiohttp.ClientTimeout] = []
+
+    async def send(self: Transport, method: str, path: str, limit: aiohttp.ClientTimeout, **content: Any) -> None:
+        limits.append(limit)
+        raise ApiUnreachableError(self.host, "only its limits matter")
+
+    monkeypatch.setattr(Transport, "_send", send)
+    for client in (Kube, WatchingKube):
+        async with serve(http_handler(FakeApi()), tmp_path, client=client) as kube:
+            with pytest.raises(ApiUnreachableError):
+                await kube.request("GET", "/version")
+    product, patient = limits
+    assert patient.total == 10 * (product.total or 0.0) > 0.0
+    assert patient.sock_connect == 10 * (product.sock_connect or 0.0) > 0.0
+
+
+async def test_a_client_of_tests_repeats_reads_that_the_api_server_gave_up(tmp_path: Path) -> None:
+    api = FakeApi()
+    given_up = ApiError(504, "Timeout", "request did not complete within the allotted timeout")
+    async with serve(http_handler(api), tmp_path, client=WatchingKube) as kube:
+        api.failures += [given_up, given_up]
+        await kube.request("GET", NODEPOOLS.path())
+        api.failures += [given_up]
+        with pytest.raises(ApiError, match="allotted"):
+            await kube.request("POST", NODEPOOLS.path(), body={})
+        api.failures += [ApiError(503, "ServiceUnavailable", "etcd is away")]
+        with pytest.raises(ApiError, match="etcd"):
+            await kube.request("GET", NODEPOOLS.path())
