@@ -2,6 +2,7 @@
 
 pytest_plugins = [
     "tests.fuzzing",
+    "tests.processor_share",
     "tests.time_limit",
     "tests.machine_overload",
     "tests.machine_lock",

@@ -27,16 +27,11 @@ from types import SimpleNamespace
 from typing import IO, Any, NoReturn
 
 from tests.preloaded_command import Preloaded, receive, run_command, send_end, serve, take_over
+from tests.processor_share import yield_processor
 from worker.runtime.child_processes import METRICS_FOLDER
 
 _LOADER = os.getpid()
 """The process that loaded this module: in a fork, the server."""
-NICENESS = 5
-"""How much workers yield to the API servers, etcd and Temporal, which have a machine of their own in a real cluster.
-
-While seven sandboxes shared two cores, with equal priority, an API server answered so late that the leader lost its
-Lease three times, and read the whole cluster again each time. With this, it lost none.
-"""
 
 
 class PreloadedWorker(Preloaded):
@@ -105,6 +100,7 @@ class _Child(subprocess.Popen[bytes]):
         self.pid = os.fork()
         if self.pid == 0:
             os.setsid()
+            yield_processor()
             _leave_connections(pass_fds)
             _keep_metrics(os.environ[METRICS_FOLDER], environment[METRICS_FOLDER])
             take_over(environment, 1, 2)
@@ -144,7 +140,7 @@ def _answer(connection: socket.socket) -> NoReturn:
     if worker == 0:
         connection.close()
         os.setsid()
-        os.nice(NICENESS)
+        yield_processor()
         os.chdir(request["folder"])
         take_over(request["environment"], log, log)
         os.close(log)
