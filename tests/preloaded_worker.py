@@ -3,6 +3,7 @@
 A worker takes three CPU-seconds to start, nearly all of which go into loading modules, and a test run starts some
 sixty. So a server loads them once and forks: for ``tenon worker``, which reads the settings, for the parent, and for
 both its children. Each has the environment, the signals, the session and the files that it has when it is started.
+They only have a lower priority (`tests.processor_share`).
 
 Workers with variables that Python reads when it starts are started, and so are those of the drills.
 

@@ -23,8 +23,8 @@ RETRY_SECONDS = 0.5
 """Tests stop the API server, and some definitions do not exist yet."""
 HOUR = 3600.0
 LONGER = 10.0
-"""How many times longer than the product this client waits. A workflow repeats a call that was not answered in time.
-A test would fail, although a virtual machine only did a tenth of its usual work for some minutes.
+"""How many times longer than the product this client waits. A workflow repeats a call that times out, but a test would
+fail, although only the machine was slow for some minutes.
 """
 
 
@@ -56,7 +56,7 @@ class WatchingKube(Kube):
         await super().close()
 
     async def request(self, method: str, path: str, **options: Any) -> bytes:
-        """Send a request, and repeat one that reads if the API server gave it up after its minute."""
+        """Send a request, and repeat a GET that timed out in the API server, as a workflow does."""
         for _ in range(int(LONGER) - 1):
             try:
                 return await super().request(method, path, **options)

@@ -168,7 +168,7 @@ class InstanceTypeMetricsController(Controller):
         pools_with_types: list[tuple[NodePool, Sequence[InstanceType]]] = []
         for pool in pools:
             if self._view.node_class(class_key(pool)) is None:
-                continue  # it went while those before it were read
+                continue  # deleted while the types of other NodePools were read
             with contextlib.suppress(EC2Error):  # the caller raises the first
                 pools_with_types += await self._types_by_pool([pool])
         return pools_with_types

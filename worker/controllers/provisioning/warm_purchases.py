@@ -74,7 +74,7 @@ class WarmPurchases:
 
     async def _create(self, pool: NodePool, backoff: LaunchBackoff, bought: list[str]) -> str:
         """Create a NodeClaim, and add its name to ``bought``. Returns the name; empty if nothing can be bought."""
-        if self.cannot_buy(pool):  # its class may have gone while others had their turns
+        if self.cannot_buy(pool):  # its EC2NodeClass may have been deleted while it waited for its turn
             return ""
         name = pool.metadata.name
         try:

@@ -205,10 +205,10 @@ async def test_a_number_that_is_corrected_between_two_purchases_ends_them(monkey
 @pytest.mark.usefixtures("no_threads")
 @pytest.mark.asyncio(loop_scope="function")
 @pytest.mark.looptime
-async def test_a_class_that_goes_while_others_have_their_turn_ends_a_purchase(
+async def test_no_warm_node_is_bought_if_its_class_is_deleted_while_it_waits_for_its_turn(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The controller goes on, and its log says why it buys none."""
+    """The controller continues, and its log says why it buys none."""
     warm = KeptWarm(monkeypatch, "stopped", count="2", cost=100.0)
     async with in_background(warm.controller.run()):
         async with warm.turns.next(limits_cost=True):
