@@ -25,6 +25,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+from activities.kubernetes import credential_files
 from sandbox.parent_death import dying_with_parent
 
 MAX_REQUEST = 1_000_000
@@ -156,6 +157,7 @@ def run_command(*arguments: str) -> NoReturn:
         status = 1
     else:
         status = 0
+    credential_files.remove()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

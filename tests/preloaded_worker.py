@@ -27,6 +27,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any, NoReturn
 
+from activities.kubernetes import credential_files
 from tests.preloaded_command import Preloaded, receive, run_command, send_end, serve, take_over
 from tests.processor_share import yield_processor
 from worker.runtime.child_processes import METRICS_FOLDER
@@ -184,6 +185,7 @@ def _end_with(status: Callable[[], Any]) -> NoReturn:
     except BaseException:
         sys.excepthook(*sys.exc_info())
         code = 1
+    credential_files.remove()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -24,6 +24,7 @@ import aiohttp
 import yaml
 
 from activities import loggers
+from activities.kubernetes import credential_files
 from activities.kubernetes.errors import ConfigError
 
 log = loggers.KUBERNETES
@@ -169,7 +170,13 @@ def _loaded(path: str, context: str | None, settings: Any) -> Any:
     async def load() -> Any:
         try:
             async with asyncio.timeout(LOAD_SECONDS):
-                return await config.load_kube_config(path, context, client_configuration=settings, persist_config=False)
+                return await config.load_kube_config(
+                    path,
+                    context,
+                    client_configuration=settings,
+                    persist_config=False,
+                    temp_file_path=credential_files.path(),
+                )
         finally:
             for command in loop.commands:
                 command.close()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
+from activities.kubernetes import credential_files
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError, ForbiddenError
 from activities.kubernetes.resources import CONFIGMAPS
@@ -84,3 +85,5 @@ def _answer(namespace: str) -> ConfigMapSettings | str:
         return asyncio.run(read_cluster(namespace))
     except ApiError as error:
         return str(error)
+    finally:
+        credential_files.remove()
