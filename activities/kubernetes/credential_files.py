@@ -15,11 +15,14 @@ def path() -> str:
 
 
 def remove() -> None:
-    """Delete the directory, if this process has one. The process reads no kubeconfig afterwards."""
+    """Delete the directory, if this process has one. The process reads no kubeconfig afterwards.
+
+    What cannot be deleted stays, because the process must exit with its own status.
+    """
     if _directory.cache_info().currsize:
         _directory().cleanup()
 
 
 @functools.cache
 def _directory() -> TemporaryDirectory[str]:
-    return TemporaryDirectory(prefix="tenon-credentials-")
+    return TemporaryDirectory(prefix="tenon-credentials-", ignore_cleanup_errors=True)

@@ -22,6 +22,15 @@ print(sum(len(files) for _, _, files in os.walk(os.environ["TMPDIR"])), flush=Tr
 hard_exit(0)
 """
 """Prints how many temporary files there are while the process is connected."""
+CANNOT_DELETE = """
+import os
+from activities.kubernetes import credential_files
+from worker.runtime.hard_exit import hard_exit
+
+os.rmdir(credential_files.path())
+open(credential_files.path(), "w").close()  # a file, which cannot be deleted as a directory
+hard_exit(7)
+"""
 READS_SETTINGS = """
 from worker.settings.configmaps import read_in_child_process
 
@@ -54,3 +63,10 @@ def test_a_process_that_skips_pythons_shutdown_deletes_them(tmp_path: Path) -> N
 @pytest.mark.integration
 def test_the_child_process_that_reads_old_settings_deletes_them(tmp_path: Path) -> None:
     assert "cannot be reached" in _output(tmp_path, READS_SETTINGS)
+
+
+@pytest.mark.integration
+def test_a_process_exits_with_its_status_if_they_cannot_be_deleted(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    ended = subprocess.run([sys.executable, "-c", CANNOT_DELETE], env=environment, check=False)
+    assert ended.returncode == 7
